@@ -1,0 +1,1 @@
+//! Tests of OA across crates.

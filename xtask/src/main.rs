@@ -1,0 +1,2 @@
+//! Automation of OA.
+fn main() {}
