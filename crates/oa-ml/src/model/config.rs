@@ -1,0 +1,259 @@
+//! Architecture identity and configuration: what a file must record to rebuild a model.
+//!
+//! Plain data with a parameter count and a validity check; the layers are built elsewhere.
+
+use crate::error::{ConfigFault, Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// Which pairs of channels a rotary embedding turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RopeStyle {
+    /// Interleaved: pair i is channels `2i` and `2i + 1`.
+    Pair,
+    /// Split: pair i is channels `i` and `i + d/2`.
+    Half,
+}
+
+/// An Elman network as a language model: embedding, layers, head with bias; no norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RnnLmConfig {
+    /// Token ids.
+    pub vocab: usize,
+    /// Width of the embedding.
+    pub width: usize,
+    /// Width of each hidden state.
+    pub hidden: usize,
+    /// Recurrent layers.
+    pub layers: usize,
+}
+
+impl RnnLmConfig {
+    /// The recurrent network of the teaching contract: width 32, one layer of 64.
+    pub fn contract(vocab: usize) -> RnnLmConfig {
+        RnnLmConfig { vocab, width: 32, hidden: 64, layers: 1 }
+    }
+
+    fn parameter_count(&self) -> usize {
+        let layer = |input| self.hidden * (input + self.hidden + 2);
+        let deeper = (1..self.layers).map(|_| layer(self.hidden)).sum::<usize>();
+        self.vocab * self.width + layer(self.width) + deeper + self.vocab * (self.hidden + 1)
+    }
+}
+
+/// The Transformer of the teaching contract: learned positions, one pre-LayerNorm block with
+/// biases and a GELU feed-forward, final LayerNorm, untied head with bias.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ContractTransformerConfig {
+    /// Token ids.
+    pub vocab: usize,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Attention heads; they share the width evenly.
+    pub heads: usize,
+    /// Width of the feed-forward layer.
+    pub ff: usize,
+    /// Learned positions: the longest sequence.
+    pub context: usize,
+    /// Added to the variance in the norms.
+    pub eps: f32,
+}
+
+impl ContractTransformerConfig {
+    /// The sizes of the teaching contract: width 32, one head, feed-forward 64, 16 positions.
+    pub fn contract(vocab: usize) -> ContractTransformerConfig {
+        ContractTransformerConfig { vocab, width: 32, heads: 1, ff: 64, context: 16, eps: 1.0e-5 }
+    }
+
+    fn parameter_count(&self) -> usize {
+        let d = self.width;
+        let attention = 4 * (d * d + d);
+        let feed_forward = 2 * self.ff * d + self.ff + d;
+        let tables = (self.vocab + self.context) * d;
+        tables + 3 * 2 * d + attention + feed_forward + self.vocab * (d + 1)
+    }
+}
+
+/// The dense decoder Transformer: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransformerConfig {
+    /// Token ids.
+    pub vocab: usize,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; they divide `heads`.
+    pub kv_heads: usize,
+    /// Channels of a head; even, because rotary positions turn pairs.
+    pub head_dim: usize,
+    /// Width of the feed-forward layer.
+    pub ff: usize,
+    /// The longest sequence: rows of the rotary table and of the caches.
+    pub context: usize,
+    /// Which channels a rotary pair is made of.
+    pub rope: RopeStyle,
+    /// Base of the rotary angles.
+    pub rope_base: f64,
+    /// Added to the mean square in the norms.
+    pub eps: f32,
+    /// Whether queries and keys are normalised per head before the rotation.
+    pub qk_norm: bool,
+    /// Whether the head is the transposed embedding.
+    pub tied: bool,
+    /// Probability of dropping a residual branch's element while training; 0 for none.
+    pub dropout: f32,
+}
+
+impl Default for TransformerConfig {
+    /// The 857,216-parameter byte model: 4 blocks of width 128, 4 heads, feed-forward 344,
+    /// context 64.
+    fn default() -> TransformerConfig {
+        TransformerConfig {
+            vocab: 256,
+            width: 128,
+            layers: 4,
+            heads: 4,
+            kv_heads: 4,
+            head_dim: 32,
+            ff: 344,
+            context: 64,
+            rope: RopeStyle::Half,
+            rope_base: 10_000.0,
+            eps: 1.0e-5,
+            qk_norm: false,
+            tied: false,
+            dropout: 0.0,
+        }
+    }
+}
+
+impl TransformerConfig {
+    fn parameter_count(&self) -> usize {
+        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let norms = 2 * self.width + if self.qk_norm { 2 * self.head_dim } else { 0 };
+        let block = self.width * (2 * q + 2 * kv) + 3 * self.width * self.ff + norms;
+        let tables = self.vocab * self.width * if self.tied { 1 } else { 2 };
+        tables + self.layers * block + self.width
+    }
+}
+
+/// A model by architecture identity.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ModelConfig {
+    /// An Elman language model; with [`RnnLmConfig::contract`] the contract's recurrent network.
+    Rnn(RnnLmConfig),
+    /// The contract's Transformer.
+    ContractTransformer(ContractTransformerConfig),
+    /// The dense decoder Transformer.
+    Transformer(TransformerConfig),
+}
+
+impl ModelConfig {
+    /// Name of the architecture in files and messages.
+    pub fn architecture(&self) -> &'static str {
+        match self {
+            ModelConfig::Rnn(_) => "rnn",
+            ModelConfig::ContractTransformer(_) => "contract_transformer",
+            ModelConfig::Transformer(_) => "transformer",
+        }
+    }
+
+    /// Number of token ids.
+    pub fn vocab(&self) -> usize {
+        match self {
+            ModelConfig::Rnn(config) => config.vocab,
+            ModelConfig::ContractTransformer(config) => config.vocab,
+            ModelConfig::Transformer(config) => config.vocab,
+        }
+    }
+
+    /// Longest sequence the model has positions for; `None` when it has no such limit.
+    pub fn context(&self) -> Option<usize> {
+        match self {
+            ModelConfig::Rnn(_) => None,
+            ModelConfig::ContractTransformer(config) => Some(config.context),
+            ModelConfig::Transformer(config) => Some(config.context),
+        }
+    }
+
+    /// Number of parameters, computed from the configuration alone.
+    pub fn parameter_count(&self) -> usize {
+        match self {
+            ModelConfig::Rnn(config) => config.parameter_count(),
+            ModelConfig::ContractTransformer(config) => config.parameter_count(),
+            ModelConfig::Transformer(config) => config.parameter_count(),
+        }
+    }
+
+    /// Refuses a configuration that describes no model.
+    pub fn validate(&self) -> Result<()> {
+        let (sizes, fault) = match self {
+            ModelConfig::Rnn(c) => (vec![c.vocab, c.width, c.hidden, c.layers], None),
+            ModelConfig::ContractTransformer(c) => {
+                let uneven = c.heads > 0 && c.width % c.heads != 0;
+                let fault = ConfigFault::WidthOverHeads { width: c.width, heads: c.heads };
+                (vec![c.vocab, c.width, c.heads, c.ff, c.context], uneven.then_some(fault))
+            }
+            ModelConfig::Transformer(c) => (
+                vec![c.vocab, c.width, c.layers, c.heads, c.kv_heads, c.head_dim, c.ff, c.context],
+                c.fault(),
+            ),
+        };
+        let zero = sizes.contains(&0).then_some(ConfigFault::ZeroSize);
+        match zero.or(fault) {
+            Some(fault) => Err(Error::Config { architecture: self.architecture(), fault }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl TransformerConfig {
+    fn fault(&self) -> Option<ConfigFault> {
+        if self.kv_heads > 0 && !self.heads.is_multiple_of(self.kv_heads) {
+            return Some(ConfigFault::HeadsOverKvHeads {
+                heads: self.heads,
+                kv_heads: self.kv_heads,
+            });
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return Some(ConfigFault::OddHeadDim { head_dim: self.head_dim });
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Some(ConfigFault::Dropout { p: self.dropout });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_sizes_come_out() {
+        let count = |config: ModelConfig| config.parameter_count();
+        assert_eq!(count(ModelConfig::Rnn(RnnLmConfig::contract(256))), 31_104);
+        let contract = ContractTransformerConfig::contract(256);
+        assert_eq!(count(ModelConfig::ContractTransformer(contract)), 25_760);
+        assert_eq!(count(ModelConfig::Transformer(TransformerConfig::default())), 857_216);
+    }
+
+    #[test]
+    fn impossible_configurations_are_refused_with_their_numbers() {
+        let refuse = |config: ModelConfig| {
+            config.validate().expect_err("an impossible configuration").to_string()
+        };
+        let transformer = TransformerConfig { kv_heads: 3, ..Default::default() };
+        let message = refuse(ModelConfig::Transformer(transformer));
+        assert_eq!(message, "transformer: 4 heads cannot share 3 key-value heads evenly");
+        let transformer = TransformerConfig { layers: 0, ..Default::default() };
+        let message = refuse(ModelConfig::Transformer(transformer));
+        assert_eq!(message, "transformer: a size is 0");
+        let contract =
+            ContractTransformerConfig { heads: 3, ..ContractTransformerConfig::contract(256) };
+        let message = refuse(ModelConfig::ContractTransformer(contract));
+        assert_eq!(message, "contract_transformer: a width of 32 cannot be shared by 3 heads");
+    }
+}

@@ -1,0 +1,3 @@
+//! Whole models by architecture identity.
+
+pub mod config;
