@@ -57,7 +57,9 @@ pub enum Error {
         source: Box<ShapeError>,
     },
     /// Values of two engines meet in one op.
-    #[error("{op} at {site}: the inputs belong to different engines; keep a computation on one engine or copy the value through the host")]
+    #[error(
+        "{op} at {site}: the inputs belong to different engines; keep a computation on one engine or copy the value through the host"
+    )]
     MixedEngines {
         /// The op.
         op: &'static str,
@@ -75,7 +77,9 @@ pub enum Error {
         reason: &'static str,
     },
     /// A value of a state was used after the state changed.
-    #[error("{op} at {site}: the value of state `{state}` was read before the state was updated; read it again after the update")]
+    #[error(
+        "{op} at {site}: the value of state `{state}` was read before the state was updated; read it again after the update"
+    )]
     StaleState {
         /// The op.
         op: &'static str,
@@ -107,15 +111,81 @@ pub enum Error {
         wanted: DType,
     },
     /// The value was recorded inside `capture` and has no contents of its own.
-    #[error("{op} recorded at {site} belongs to a captured plan; return it from the capture closure and read it from the plan's event")]
+    #[error(
+        "{op} recorded at {site} belongs to a captured plan; return it from the capture closure and read it from the plan's event"
+    )]
     Captured {
         /// The op.
         op: &'static str,
         /// Where it was recorded.
         site: &'static Location<'static>,
     },
+    /// An op that changed a state ran, and nobody held its other result.
+    #[error(
+        "the result of {op} recorded at {site} was not kept: hold its handle until the segment is submitted, or read it before"
+    )]
+    NotKept {
+        /// The op.
+        op: &'static str,
+        /// Where it was recorded.
+        site: &'static Location<'static>,
+    },
+    /// A value needs a larger buffer window than the device binds.
+    #[error(
+        "{op} at {site}: a buffer of {len_bytes} bytes exceeds the device's storage-buffer range of {limit_bytes} bytes; use a smaller batch, sequence or layer"
+    )]
+    TooLarge {
+        /// The op.
+        op: &'static str,
+        /// Where it was recorded.
+        site: &'static Location<'static>,
+        /// Bytes of the value.
+        len_bytes: u64,
+        /// The device's limit.
+        limit_bytes: u64,
+    },
+    /// A replay was given other inputs than the plan was captured with.
+    #[error("input `{name}` of the plan takes {expected} bytes, {got} were bound")]
+    Binding {
+        /// Name of the input.
+        name: Box<str>,
+        /// Bytes of the captured input.
+        expected: u64,
+        /// Bytes given; 0 when it was not bound.
+        got: u64,
+    },
+    /// An output was read after its slot had been reused.
+    #[error(
+        "output {output} of replay {replay} is gone: a plan keeps the outputs of its last {kept} replays; read an event before that many further submits"
+    )]
+    Overwritten {
+        /// Which output.
+        output: usize,
+        /// Which replay.
+        replay: u64,
+        /// How many replays are kept.
+        kept: usize,
+    },
+    /// `capture` was called inside `capture`.
+    #[error("capture at {site}: another capture is open on this engine; finish it first")]
+    NestedCapture {
+        /// The caller's line.
+        site: &'static Location<'static>,
+    },
+    /// The forced kernel variant does not exist or does not fit the device.
+    #[error("the forced kernel variant `{variant}` of family `{family}` cannot run here: {reason}")]
+    Forced {
+        /// The family.
+        family: &'static str,
+        /// The variant asked for.
+        variant: Box<str>,
+        /// Why not.
+        reason: &'static str,
+    },
     /// A graph that has no device was asked to execute.
-    #[error("this graph has no device: it was made for the host reference; create values through an Engine to execute them")]
+    #[error(
+        "this graph has no device: it was made for the host reference; create values through an Engine to execute them"
+    )]
     NoEngine,
     /// The device runtime failed.
     #[error(transparent)]

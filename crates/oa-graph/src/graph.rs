@@ -5,21 +5,25 @@
 //! executing them in that order respects every state update.
 
 use crate::attrs::Attrs;
-use crate::engine::EngineInner;
-use crate::error::{Error, Result};
+use crate::engine::{Engine, EngineInner};
+use crate::error::{Error, Result, ShapeError};
+use crate::exec::Kept;
 use crate::host::Spec;
 use crate::ops::{OpCall, OpDef};
+use crate::shape::Shape;
 use crate::state::{State, StateCore};
 use crate::value::Tensor;
-use oa_vk::Slice;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::ThreadId;
 
 /// Where an unexecuted value comes from.
 pub(crate) enum NodeKind {
     /// Data from the host, uploaded when a segment that reads it is submitted.
     Host(Arc<[u8]>),
+    /// A named input of a captured plan, bound at each replay.
+    Input { name: Box<str> },
     /// The contents of a state at a version.
     State { state: Arc<StateCore>, version: u64 },
     /// An op applied to values.
@@ -33,12 +37,26 @@ pub(crate) struct Node {
     pub(crate) kind: NodeKind,
     pub(crate) outputs: Box<[Spec]>,
     pub(crate) site: &'static Location<'static>,
-    /// User handles to any output: a node without one is an intermediate.
-    pub(crate) handles: AtomicU32,
+    /// User handles per output: an output without one is an intermediate.
+    pub(crate) handles: Box<[AtomicU32]>,
     /// Set when the node was recorded inside `capture`.
     pub(crate) captured: AtomicBool,
+    /// Set when a segment with this node was submitted; a node that changes a state runs once.
+    pub(crate) executed: AtomicBool,
     /// Device contents per output, once a segment has produced them.
-    pub(crate) ready: Mutex<Vec<Option<Slice>>>,
+    pub(crate) ready: Mutex<Box<[Option<Kept>]>>,
+}
+
+impl Node {
+    /// The op's name, or what kind of leaf it is.
+    pub(crate) fn name(&self) -> &'static str {
+        match &self.kind {
+            NodeKind::Host(_) => "host data",
+            NodeKind::Input { .. } => "input",
+            NodeKind::State { .. } => "state",
+            NodeKind::Op { def, .. } => def.name,
+        }
+    }
 }
 
 /// One output of a node.
@@ -49,6 +67,12 @@ pub(crate) struct ValueRef {
 }
 
 impl ValueRef {
+    /// The device contents, when a segment has produced and kept them.
+    pub(crate) fn ready(&self) -> Option<Kept> {
+        let ready = self.node.ready.lock().expect("no panic while ready is held");
+        ready[self.output as usize].clone()
+    }
+
     pub(crate) fn spec(&self) -> Spec {
         self.node.outputs[self.output as usize]
     }
@@ -73,11 +97,28 @@ impl Drop for Node {
 
 /// What was recorded since the last cut.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct Recorded {
     /// Nodes that change a state, in order.
     pub(crate) effects: Vec<Arc<Node>>,
     /// Nodes whose value somebody may still read.
     pub(crate) values: Vec<Weak<Node>>,
+}
+
+/// The open segment, and beside it the one that a `capture` closure is recording.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub(crate) open: Recorded,
+    /// Only the capturing thread records here; other threads go on with the open segment.
+    pub(crate) capture: Option<(ThreadId, Recorded)>,
+}
+
+impl Pending {
+    fn list(&mut self) -> &mut Recorded {
+        match &mut self.capture {
+            Some((thread, recorded)) if *thread == std::thread::current().id() => recorded,
+            _ => &mut self.open,
+        }
+    }
 }
 
 /// An append-only graph, owned by an engine or, for the host reference, by nobody.
@@ -108,6 +149,27 @@ impl Graph {
         Ok(Tensor::of(self.push(NodeKind::Host(bytes), vec![spec].into(), Location::caller()), 0))
     }
 
+    /// Records a value in which every element is `fill`; on an engine it is a cached constant.
+    pub fn filled_f32(self: &Arc<Self>, shape: Shape, fill: f32) -> Result<Tensor> {
+        let bytes = bytemuck::cast_slice(&vec![fill; shape.elems()]).to_vec();
+        match self.engine() {
+            Ok(engine) => engine.constant(Spec::f32(shape), &bytes),
+            Err(_) => self.host(Spec::f32(shape), bytes.into()),
+        }
+    }
+
+    /// The engine that executes this graph.
+    pub(crate) fn engine(&self) -> Result<Engine> {
+        self.engine.get().and_then(Weak::upgrade).map(Engine::from_inner).ok_or(Error::NoEngine)
+    }
+
+    /// Records a named input of the plan that is being captured.
+    #[track_caller]
+    pub(crate) fn input(self: &Arc<Self>, name: &str, spec: Spec) -> Tensor {
+        let kind = NodeKind::Input { name: name.into() };
+        Tensor::of(self.push(kind, vec![spec].into(), Location::caller()), 0)
+    }
+
     /// Records a read of a state's current contents.
     #[track_caller]
     pub(crate) fn read_state(self: &Arc<Self>, state: &State) -> Tensor {
@@ -127,15 +189,17 @@ impl Graph {
         outputs: Box<[Spec]>,
         site: &'static Location<'static>,
     ) -> Arc<Node> {
-        let ready = vec![None; outputs.len()];
+        let ready = outputs.iter().map(|_| None).collect();
+        let handles = outputs.iter().map(|_| AtomicU32::new(0)).collect();
         Arc::new(Node {
             graph: self.clone(),
             seq: self.next.fetch_add(1, Ordering::Relaxed),
             kind,
             outputs,
             site,
-            handles: AtomicU32::new(0),
+            handles,
             captured: AtomicBool::new(false),
+            executed: AtomicBool::new(false),
             ready: Mutex::new(ready),
         })
     }
@@ -153,8 +217,17 @@ impl Graph {
             return Err(Error::MixedEngines { op: def.name, site });
         }
         let specs: Vec<Spec> = inputs.iter().map(|input| input.spec()).collect();
-        let outputs = (def.infer)(&OpCall { inputs: &specs, outputs: &[], attrs: &attrs })
-            .map_err(|source| Error::Shape { op: def.name, site, source: Box::new(source) })?;
+        let refuse = |source| Error::Shape { op: def.name, site, source: Box::new(source) };
+        let outputs =
+            (def.infer)(&OpCall { inputs: &specs, outputs: &[], attrs: &attrs }).map_err(refuse)?;
+        if specs.iter().chain(&outputs).any(|spec| spec.shape.elems() == 0) {
+            return Err(refuse(ShapeError::new("values with at least one element", &specs)));
+        }
+        let is_state = |&i: &usize| matches!(inputs[i].value.node.kind, NodeKind::State { .. });
+        if !def.mutates.iter().all(is_state) {
+            let expected = "a state, read with engine.read, at each input that it changes";
+            return Err(refuse(ShapeError::new(expected, &specs)));
+        }
         for input in inputs {
             if let NodeKind::State { state, version } = &input.value.node.kind
                 && state.version.load(Ordering::Acquire) != *version
@@ -172,16 +245,18 @@ impl Graph {
 
     fn enlist(&self, def: &'static OpDef, node: &Arc<Node>, inputs: &[&Tensor]) {
         let mut pending = self.pending.lock().expect("no panic while the pending list is held");
+        if !node.outputs.is_empty() {
+            pending.list().values.push(Arc::downgrade(node));
+        }
         if def.mutates.is_empty() {
-            pending.values.push(Arc::downgrade(node));
             return;
         }
         for &index in def.mutates {
             match &inputs[index].value.node.kind {
                 NodeKind::State { state, .. } => state.version.fetch_add(1, Ordering::AcqRel),
-                _ => unreachable!("infer of {} admits only states at input {index}", def.name),
+                _ => unreachable!("record admits only states at input {index} of {}", def.name),
             };
         }
-        pending.effects.push(node.clone());
+        pending.list().effects.push(node.clone());
     }
 }

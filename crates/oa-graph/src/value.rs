@@ -20,7 +20,7 @@ pub struct Tensor {
 
 impl Tensor {
     pub(crate) fn of(node: Arc<Node>, output: u8) -> Tensor {
-        node.handles.fetch_add(1, Ordering::AcqRel);
+        node.handles[output as usize].fetch_add(1, Ordering::AcqRel);
         Tensor { value: ValueRef { node, output } }
     }
 
@@ -60,11 +60,7 @@ impl Tensor {
 
     /// Records an op and returns its first output.
     #[track_caller]
-    pub(crate) fn record1(
-        def: &'static OpDef,
-        attrs: Attrs,
-        inputs: &[&Tensor],
-    ) -> Result<Tensor> {
+    pub(crate) fn record1(def: &'static OpDef, attrs: Attrs, inputs: &[&Tensor]) -> Result<Tensor> {
         Ok(Graph::record(def, attrs, inputs)?.swap_remove(0))
     }
 }
@@ -77,7 +73,8 @@ impl Clone for Tensor {
 
 impl Drop for Tensor {
     fn drop(&mut self) {
-        self.value.node.handles.fetch_sub(1, Ordering::AcqRel);
+        let ValueRef { node, output } = &self.value;
+        node.handles[*output as usize].fetch_sub(1, Ordering::AcqRel);
     }
 }
 
