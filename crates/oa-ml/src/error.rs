@@ -57,13 +57,44 @@ pub enum Error {
         /// What is wrong with it.
         fault: ConfigFault,
     },
-    /// Recording or executing failed.
-    #[error(transparent)]
-    Graph(#[from] oa_graph::Error),
-    /// Placeholder for the caller's line in data faults.
-    #[error("at {site}: a batch of 0 rows")]
+    /// A text without a token.
+    #[error("the corpus is empty: there is nothing to train on")]
+    EmptyCorpus,
+    /// No sequence fits in the text.
+    #[error(
+        "the corpus has {tokens} tokens, but a sequence length of {sequence} needs at least {needed}"
+    )]
+    CorpusTooShort {
+        /// Tokens of the text (of the part that was asked for).
+        tokens: usize,
+        /// Tokens of a sequence.
+        sequence: usize,
+        /// Fewest tokens that would do.
+        needed: usize,
+    },
+    /// A token id that the vocabulary does not have.
+    #[error(
+        "token {token} at position {position} is out of range: the vocabulary has {vocab} tokens"
+    )]
+    TokenOutOfRange {
+        /// The id.
+        token: u32,
+        /// Token ids of the vocabulary.
+        vocab: usize,
+        /// Where it stands, counted from 0.
+        position: usize,
+    },
+    /// A batch without a prediction.
+    #[error("at {site}: a batch of {rows} rows of {sequence} tokens has nothing to predict")]
     EmptyBatch {
         /// The caller's line.
         site: &'static Location<'static>,
+        /// Sequences asked for.
+        rows: usize,
+        /// Tokens of a sequence.
+        sequence: usize,
     },
+    /// Recording or executing failed.
+    #[error(transparent)]
+    Graph(#[from] oa_graph::Error),
 }

@@ -7,8 +7,10 @@
 pub mod checkpoint;
 pub mod data;
 pub mod error;
+pub mod init;
 pub mod model;
 pub mod optim;
+pub mod philox;
 #[cfg(test)]
 mod vectors;
 

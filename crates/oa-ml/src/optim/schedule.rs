@@ -103,7 +103,7 @@ mod tests {
 
     fn check(vectors: &Vectors, output: &str, schedule: Schedule) {
         let steps = vectors.i32("in.step");
-        for (&step, &want) in steps.iter().zip(vectors.f32(output)) {
+        for (&step, want) in steps.iter().zip(vectors.f32(output)) {
             let got = schedule.rate(3.0e-4, step as u64, 100) as f32;
             assert_eq!(got.to_bits(), want.to_bits(), "{output} at step {step}: {got} for {want}");
         }

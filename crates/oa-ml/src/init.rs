@@ -1,0 +1,77 @@
+//! Initial values of parameters, drawn on the host.
+//!
+//! They come from counter-based streams, so a seed gives the same weights on every driver.
+
+use crate::philox::Stream;
+
+/// Step word of the initialisation streams: no training step reaches it.
+const INIT_STEP: u32 = u32::MAX;
+
+/// How a parameter starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// Every element 0.
+    Zeros,
+    /// Every element 1.
+    Ones,
+    /// Normal with mean 0.
+    Normal {
+        /// Standard deviation.
+        std: f64,
+    },
+    /// Uniform in `[-bound, bound)`.
+    Uniform {
+        /// Half width of the interval.
+        bound: f64,
+    },
+}
+
+impl Init {
+    /// Uniform within one over the root of the number of inputs: the usual rule for a layer.
+    pub fn fan_in(inputs: usize) -> Init {
+        Init::Uniform { bound: 1.0 / (inputs as f64).sqrt() }
+    }
+
+    /// `count` initial values of the parameter that was declared as number `index`.
+    pub fn values(&self, seed: u64, index: u32, count: usize) -> Vec<f32> {
+        let stream = Stream { seed, stream: index, step: INIT_STEP };
+        match *self {
+            Init::Zeros => vec![0.0; count],
+            Init::Ones => vec![1.0; count],
+            Init::Normal { std } => {
+                stream.normal(count).into_iter().map(|x| (x * std) as f32).collect()
+            }
+            Init::Uniform { bound } => stream
+                .uniform(count)
+                .into_iter()
+                .map(|x| ((2.0 * x - 1.0) * bound) as f32)
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_decides_the_values_and_an_index_separates_them() {
+        let init = Init::Normal { std: 0.02 };
+        assert_eq!(init.values(1, 0, 9), init.values(1, 0, 9));
+        assert_eq!(init.values(1, 0, 9), init.values(1, 0, 100)[..9]);
+        assert_ne!(init.values(1, 0, 9), init.values(2, 0, 9));
+        assert_ne!(init.values(1, 0, 9), init.values(1, 1, 9));
+    }
+
+    #[test]
+    fn moments_are_those_asked_for() {
+        let values = Init::Normal { std: 0.5 }.values(7, 0, 40_000);
+        let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / 40_000.0;
+        let square = values.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / 40_000.0;
+        assert!(mean.abs() < 0.01, "mean {mean}");
+        assert!((square.sqrt() - 0.5).abs() < 0.01, "std {}", square.sqrt());
+        let values = Init::fan_in(4).values(7, 0, 40_000);
+        assert!(values.iter().all(|x| (-0.5..0.5).contains(x)));
+        assert!(values.iter().any(|&x| x < -0.49) && values.iter().any(|&x| x > 0.49));
+    }
+}
