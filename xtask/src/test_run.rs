@@ -1,0 +1,161 @@
+//! `cargo xtask test`: the whole test run on a prepared machine, and its count.
+//!
+//! Exists so that the tests run on the same drivers everywhere and end with one line that says how
+//! many ran. Chooses the driver through the environment; what a test does with it is its own affair.
+
+use crate::setup::{self, Environment, Prepared, Wants};
+use crate::shell;
+use crate::tally::Tally;
+use crate::workspace;
+use anyhow::{Result, bail};
+use std::process::Command;
+
+/// Options of `cargo xtask test`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Which driver the tests run on.
+    #[arg(long, value_enum, default_value_t = Choice::Lavapipe)]
+    driver: Choice,
+    /// Run on a device of this machine instead: an index, a part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Run without the validation layer.
+    #[arg(long)]
+    no_validation: bool,
+    /// Arguments for `cargo test`, e.g. `-- -p oa-vk`.
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
+/// Drivers that can be asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Choice {
+    /// The software driver of Mesa, the newest that the distribution offers.
+    Lavapipe,
+    /// SwiftShader, the second software driver.
+    Swiftshader,
+    /// Whatever the machine itself offers.
+    Machine,
+}
+
+/// Where a test run takes place.
+pub struct Place {
+    /// For messages.
+    pub name: String,
+    /// Environment of the test programs.
+    pub environment: Environment,
+    /// Value of `OA_DEVICE`, when a device was asked for.
+    pub device: Option<String>,
+    /// True when the validation layer watches every call.
+    pub validation: bool,
+}
+
+/// Runs `cargo xtask test`.
+pub fn run(options: &Options) -> Result<()> {
+    let choice = if options.device.is_some() { Choice::Machine } else { options.driver };
+    let wants = Wants { lavapipe: choice == Choice::Lavapipe, checks: true };
+    let prepared = setup::prepare(wants)?;
+    let mut place = place(&prepared, choice)?;
+    place.device = options.device.clone();
+    place.validation &= !options.no_validation;
+    let mut arguments = vec!["--no-fail-fast".to_string()];
+    arguments.extend(options.rest.iter().cloned());
+    let tally = cargo_test(&place, &arguments)?;
+    println!("{tally}");
+    if tally.failed > 0 { bail!("the test run failed on {}", place.name) } else { Ok(()) }
+}
+
+/// The place of a choice on a prepared machine; an error that says why there is none.
+pub fn place(prepared: &Prepared, choice: Choice) -> Result<Place> {
+    let driver = match choice {
+        Choice::Machine => None,
+        Choice::Lavapipe => match &prepared.lavapipe {
+            Some(driver) => Some(driver),
+            None => bail!("there is no lavapipe on this machine"),
+        },
+        Choice::Swiftshader => match &prepared.swiftshader {
+            Ok(driver) => Some(driver),
+            Err(reason) => bail!("there is no SwiftShader on this machine: {reason}"),
+        },
+    };
+    Ok(Place {
+        name: driver.map_or("the machine's own driver".to_string(), |it| it.name.clone()),
+        environment: prepared.environment(driver),
+        device: None,
+        validation: prepared.validation,
+    })
+}
+
+/// Points a command at a place.
+pub fn at(command: &mut Command, place: &Place) {
+    command.envs(place.environment.iter().map(|(name, value)| (*name, value)));
+    if let Some(device) = &place.device {
+        command.env("OA_DEVICE", device);
+    }
+    if place.validation {
+        command.env("OA_VALIDATION", "sync");
+    }
+}
+
+/// Runs `cargo test` with arguments at a place, shows it and counts every runner.
+///
+/// A test program that dies without a closing line counts as one failure.
+pub fn cargo_test(place: &Place, arguments: &[String]) -> Result<Tally> {
+    let watched = if place.validation { "with" } else { "without" };
+    println!("tests on {}, {watched} the validation layer", place.name);
+    let mut command = workspace::cargo();
+    command.arg("test").args(arguments);
+    at(&mut command, place);
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        // Each device test drives a driver that uses every core itself.
+        command.env("RUST_TEST_THREADS", "2");
+    }
+    let mut tally = Tally::default();
+    let status = shell::stream(&mut command, |line| {
+        if let Some(counts) = Tally::of_line(line) {
+            tally += counts;
+        }
+    })?;
+    if !status.success() && tally.failed == 0 {
+        println!("{}", shell::verdict(&command, status).expect_err("it did not succeed"));
+        tally += Tally::FAIL;
+    }
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::Driver;
+
+    fn prepared() -> Prepared {
+        let driver = Driver { name: "lavapipe".into(), manifest: "/c/lvp.json".into() };
+        Prepared {
+            lavapipe: Some(driver),
+            swiftshader: Err("chromium-common is not offered".into()),
+            layers: None,
+            validation: true,
+            hardware: false,
+        }
+    }
+
+    #[test]
+    fn a_place_points_children_at_its_driver_under_validation() {
+        let place = place(&prepared(), Choice::Lavapipe).unwrap();
+        let mut command = Command::new("true");
+        at(&mut command, &place);
+        let set = |name: &str| {
+            let value = command.get_envs().find(|(key, _)| *key == name)?.1?;
+            Some(value.to_string_lossy().into_owned())
+        };
+        assert_eq!(set("VK_DRIVER_FILES").as_deref(), Some("/c/lvp.json"));
+        assert_eq!(set("OA_VALIDATION").as_deref(), Some("sync"));
+        assert_eq!(set("OA_DEVICE"), None);
+    }
+
+    #[test]
+    fn a_missing_driver_is_an_error_with_its_reason() {
+        let Err(error) = place(&prepared(), Choice::Swiftshader) else { panic!("no error") };
+        assert!(error.to_string().ends_with("chromium-common is not offered"), "{error}");
+    }
+}
