@@ -1,0 +1,1 @@
+//! Modules built by hand, one per rule of the kernel convention.
