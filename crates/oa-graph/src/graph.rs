@@ -8,6 +8,7 @@ use crate::attrs::Attrs;
 use crate::engine::{Engine, EngineInner};
 use crate::error::{Error, Result, ShapeError};
 use crate::exec::Kept;
+use crate::extension::Extensions;
 use crate::host::Spec;
 use crate::ops::{OpCall, OpDef};
 use crate::shape::Shape;
@@ -126,6 +127,7 @@ pub struct Graph {
     next: AtomicU64,
     pub(crate) pending: Mutex<Pending>,
     pub(crate) engine: OnceLock<Weak<EngineInner>>,
+    pub(crate) extensions: Extensions,
 }
 
 impl Graph {
@@ -135,6 +137,7 @@ impl Graph {
             next: AtomicU64::new(0),
             pending: Mutex::new(Pending::default()),
             engine: OnceLock::new(),
+            extensions: Extensions::default(),
         })
     }
 

@@ -6,6 +6,7 @@ pub mod engine;
 pub mod error;
 pub mod event;
 mod exec;
+mod extension;
 pub mod grad;
 pub mod graph;
 pub mod host;
