@@ -9,6 +9,7 @@ mod ci;
 mod demo;
 mod ops_doc;
 mod setup;
+mod shaders;
 mod shell;
 mod tally;
 mod test_run;
@@ -43,6 +44,8 @@ enum Task {
     Tidy,
     /// Compare the engine with the reference vectors of a folder.
     Vectors(vectors::Options),
+    /// Compile the kernels with the pinned compiler; write blobs, registry and lock.
+    Shaders(shaders::Options),
     /// Write docs/ops.md from the op table.
     OpsDoc(ops_doc::Options),
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Task::Setup(options) => setup::run(&options),
         Task::Tidy => tidy::run(),
         Task::Vectors(options) => vectors::run(&options),
+        Task::Shaders(options) => shaders::run(&options),
         Task::OpsDoc(options) => ops_doc::run(&options),
     };
     match done {

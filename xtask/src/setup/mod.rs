@@ -4,9 +4,9 @@
 //! step is skipped when its result is already there. It does not edit the system's configuration:
 //! newer drivers are unpacked into a cache folder and chosen by environment variables.
 
-mod apt;
-mod cache;
-mod driver;
+pub mod apt;
+pub mod cache;
+pub mod driver;
 mod source;
 
 use anyhow::{Context, Result, bail};
