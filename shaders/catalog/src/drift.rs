@@ -51,6 +51,21 @@ fn check_rows(tree: &Tree, rows: &[Row], refusals: &mut Vec<Refusal>) {
     compare_generated(tree, &texts, refusals);
 }
 
+/// Refuses a compiler other than the pinned one, and a lock that another one wrote, unless the lock
+/// is about to be written anew.
+pub fn same_compiler(tree: &Tree, running: &str, writes_anew: bool) -> Result<(), Refusal> {
+    let pinned = crate::compiler_line();
+    if running != pinned {
+        return Err(Refusal::Compiler { found: running.to_owned(), pinned });
+    }
+    let Ok(text) = std::fs::read_to_string(tree.lock()) else { return Ok(()) };
+    let found = Locked::parse(&text).compiler_line;
+    if found != pinned && !writes_anew {
+        return Err(Refusal::LockCompiler { found, pinned });
+    }
+    Ok(())
+}
+
 /// Recomputes the lock line of every row that has a blob.
 pub fn lines(
     tree: &Tree,
@@ -168,7 +183,7 @@ fn unlisted_entries(tree: &Tree, rows: &[Row], file: &str, refusals: &mut Vec<Re
 fn compare_lock(locked: &Locked, lines: &BTreeMap<String, Line>, refusals: &mut Vec<Refusal>) {
     let pinned = crate::compiler_line();
     if locked.compiler_line != pinned {
-        refusals.push(Refusal::Compiler { found: locked.compiler_line.clone(), pinned });
+        refusals.push(Refusal::LockCompiler { found: locked.compiler_line.clone(), pinned });
     }
     for name in locked.rows.keys().filter(|name| !lines.contains_key(*name)) {
         refusals.push(Refusal::Unlisted { name: name.clone() });

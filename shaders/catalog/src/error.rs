@@ -120,10 +120,20 @@ pub enum Refusal {
         /// The file, relative to `generated/`.
         file: String,
     },
-    /// The lock or the running compiler is of another version than the pinned one.
-    #[error("compiler is `{found}`, pinned is `{pinned}`: a change of compiler needs --bless")]
+    /// The compiler that runs is not the pinned one.
+    #[error("the running compiler is `{found}`, the pinned one is `{pinned}`")]
     Compiler {
-        /// The compiler line found.
+        /// The compiler line of the running compiler.
+        found: String,
+        /// The pinned compiler line.
+        pinned: String,
+    },
+    /// The lock was written by a compiler other than the pinned one.
+    #[error(
+        "kernels.lock was written by `{found}`, the pinned compiler is `{pinned}`: needs --bless"
+    )]
+    LockCompiler {
+        /// The compiler line of the lock.
         found: String,
         /// The pinned compiler line.
         pinned: String,

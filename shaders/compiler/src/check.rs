@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use oa_shader_catalog::lock::Locked;
 use oa_shader_catalog::{Refusal, Tree, drift, short_hash, table};
 
 use crate::bless::compile_row;
@@ -39,18 +38,4 @@ pub fn check(
         }
     }
     refusals
-}
-
-/// Refuses a compiler other than the pinned one, and a lock written by another one.
-pub fn same_compiler(tree: &Tree, line: &str, lock_may_differ: bool) -> Result<(), Refusal> {
-    let pinned = oa_shader_catalog::compiler_line();
-    if line != pinned {
-        return Err(Refusal::Compiler { found: line.to_owned(), pinned });
-    }
-    let Ok(text) = std::fs::read_to_string(tree.lock()) else { return Ok(()) };
-    let found = Locked::parse(&text).compiler_line;
-    if found != pinned && !lock_may_differ {
-        return Err(Refusal::Compiler { found, pinned });
-    }
-    Ok(())
 }

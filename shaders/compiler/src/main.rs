@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use oa_shader_catalog::{Refusal, Tree};
+use oa_shader_catalog::{Refusal, Tree, drift};
 
 use compile::Compiler;
 use validate::Validator;
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<ExitCode> {
     lock.lock().context("cannot wait for another run")?;
     let compiler = Compiler::start().context("the Slang compiler does not start")?;
     let validator = Validator::new(validator.into());
-    check::same_compiler(&tree, &compiler.line(), mode == "bless")?;
+    drift::same_compiler(&tree, &compiler.line(), mode == "bless")?;
     let refusals = match mode.as_str() {
         "check" => check::check(&tree, &compiler, &validator, &scratch),
         "write" | "bless" => {

@@ -53,8 +53,18 @@ pub struct Reflection {
 
 /// Reads a module and checks it against the rules of its row's class.
 pub fn reflect(row: &Row, bytes: &[u8]) -> Result<Reflection, Refusal> {
-    let module = rspirv::dr::load_bytes(bytes)
-        .map_err(|state| Refusal::Parse { name: row.name.clone(), problem: state.to_string() })?;
+    // rspirv indexes past the end of some damaged modules; a damaged blob has to be a refusal.
+    std::panic::catch_unwind(|| reflect_sound(row, bytes)).unwrap_or_else(|_| {
+        let problem = "the module is damaged".to_owned();
+        Err(Refusal::Parse { name: row.name.clone(), problem })
+    })
+}
+
+fn reflect_sound(row: &Row, bytes: &[u8]) -> Result<Reflection, Refusal> {
+    let module = rspirv::dr::load_bytes(bytes).map_err(|state| Refusal::Parse {
+        name: row.name.clone(),
+        problem: state.to_string(),
+    })?;
     let broken = |problem| Refusal::Module { name: row.name.clone(), problem };
     let reflection = facts(&module).map_err(broken)?;
     class_rules(row.class, &reflection, &module).map_err(broken)?;
@@ -115,6 +125,9 @@ fn facts(module: &Module) -> Result<Reflection, Problem> {
     }
     reflection.buffers = count_bindings(&bindings)?;
     reflection.writes = writes::written(module, &bindings, &decorations);
+    if reflection.writes == 0 {
+        return Err(Problem::NothingWritten);
+    }
     check_push(reflection.push_bytes)?;
     Ok(reflection)
 }

@@ -77,6 +77,9 @@ pub enum Problem {
         /// Most that are allowed.
         limit: u32,
     },
+    /// No buffer is stored to.
+    #[error("the kernel stores to no buffer")]
+    NothingWritten,
     /// Too many push constants.
     #[error("{bytes} bytes of push constants, more than {limit}")]
     PushTooLarge {
