@@ -24,9 +24,6 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// Suites that also run on the second driver: arguments of `cargo test`.
-const SECOND_DRIVER: [&str; 5] = ["--no-fail-fast", "--package", "oa-vk", "--package", "oa-tests"];
-
 /// A step: its name and what it does.
 type Step = (&'static str, fn(&Prepared) -> Result<Tally>);
 
@@ -38,7 +35,7 @@ const STEPS: [Step; 11] = [
     ("ops-doc", |_| passed(ops_doc::run(&ops_doc::Options { check: true }))),
     ("rustdoc", rustdoc),
     ("deny", deny),
-    ("test", |prepared| tests(prepared, Choice::Lavapipe, &["--no-fail-fast"])),
+    ("test", |prepared| tests(prepared, Choice::Lavapipe)),
     ("test-second-driver", second_driver),
     ("demo", |prepared| show(prepared, Choice::Lavapipe)),
     ("demo-second-driver", second_demo),
@@ -127,15 +124,13 @@ fn deny(_: &Prepared) -> Result<Tally> {
     passed(shell::run(&mut command))
 }
 
-fn tests(prepared: &Prepared, choice: Choice, arguments: &[&str]) -> Result<Tally> {
-    let place = test_run::place(prepared, choice)?;
-    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_string()).collect();
-    test_run::cargo_test(&place, &arguments)
+fn tests(prepared: &Prepared, choice: Choice) -> Result<Tally> {
+    test_run::whole(&test_run::place(prepared, choice)?)
 }
 
 fn second_driver(prepared: &Prepared) -> Result<Tally> {
     match &prepared.swiftshader {
-        Ok(_) => tests(prepared, Choice::Swiftshader, &SECOND_DRIVER),
+        Ok(_) => tests(prepared, Choice::Swiftshader),
         Err(reason) => Ok(skipped(&format!("there is no SwiftShader here: {reason}"))),
     }
 }

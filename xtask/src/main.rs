@@ -7,6 +7,7 @@
 
 mod ci;
 mod demo;
+mod gate;
 mod ops_doc;
 mod setup;
 mod shaders;
@@ -36,6 +37,8 @@ enum Task {
     Demo(demo::Options),
     /// Prepare the machine, then run every test.
     Test(test_run::Options),
+    /// Judge one device with the conformance tests.
+    Gate(gate::Options),
     /// Run every check that a change must pass.
     Ci(ci::Options),
     /// Install and unpack what building and testing need; says what and why.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test_run::run(&options),
+        Task::Gate(options) => gate::run(&options),
         Task::Ci(options) => ci::run(&options),
         Task::Setup(options) => setup::run(&options),
         Task::Tidy => tidy::run(),

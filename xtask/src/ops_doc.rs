@@ -18,7 +18,7 @@ pub struct Options {
 /// Runs `cargo xtask ops-doc`.
 pub fn run(options: &Options) -> Result<()> {
     let mut command = workspace::cargo();
-    command.args(["run", "--quiet", "--package", "oa-tests", "--bin", "ops-doc", "--"]);
+    command.args(["run", "--quiet", "--package", "oa-tests", "--bin", "ops_doc", "--"]);
     command.arg(workspace::root().join("docs").join("ops.md"));
     if options.check {
         command.arg("--check");

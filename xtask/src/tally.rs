@@ -25,28 +25,29 @@ impl Tally {
     /// One more thing that was not run.
     pub const SKIP: Tally = Tally { passed: 0, failed: 0, skipped: 1 };
 
-    /// The counts of a runner's closing line: `test result: ok. 3 passed; 0 failed; 1 ignored; …`
-    /// or `3 passed, 0 failed, 1 skipped`. `None` for every other line.
-    pub fn of_line(line: &str) -> Option<Tally> {
-        let counts = match line.trim().strip_prefix("test result: ") {
-            Some(rest) => rest.split_once(". ")?.1,
-            None if line.trim().starts_with(|first: char| first.is_ascii_digit()) => line.trim(),
-            None => return None,
+    /// The counts of the line a test program of Rust closes with:
+    /// `test result: ok. 3 passed; 0 failed; 1 ignored; …`. `None` for every other line.
+    pub fn of_test_program(line: &str) -> Option<Tally> {
+        let (_, counts) = line.trim().strip_prefix("test result: ")?.split_once(". ")?;
+        Tally::read(counts, ';')
+    }
+
+    /// The counts of a line `3 passed, 0 failed, 1 skipped` that stands alone. `None` for every
+    /// other line.
+    pub fn of_closing_line(line: &str) -> Option<Tally> {
+        let tally = Tally::read(line, ',')?;
+        (tally.to_string() == line.trim()).then_some(tally)
+    }
+
+    fn read(counts: &str, separator: char) -> Option<Tally> {
+        let count = |word: &str| {
+            counts.split(separator).find_map(|part| {
+                let (number, name) = part.trim().split_once(' ')?;
+                if name == word { number.parse::<u64>().ok() } else { None }
+            })
         };
-        let mut tally = Tally::default();
-        let mut seen = 0;
-        for part in counts.split([';', ',']) {
-            let mut words = part.split_whitespace();
-            let (Some(number), Some(word)) = (words.next(), words.next()) else { continue };
-            let Ok(number) = number.parse::<u64>() else { continue };
-            match word {
-                "passed" => (tally.passed, seen) = (number, seen + 1),
-                "failed" => (tally.failed, seen) = (number, seen + 1),
-                "ignored" | "skipped" => tally.skipped = number,
-                _ => {}
-            }
-        }
-        (seen == 2).then_some(tally)
+        let skipped = count("ignored").or_else(|| count("skipped"))?;
+        Some(Tally { passed: count("passed")?, failed: count("failed")?, skipped })
     }
 }
 
@@ -73,16 +74,19 @@ mod tests {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; \
                     7 filtered out; finished in 0.52s";
         let tally = Tally { passed: 12, failed: 3, skipped: 1 };
-        assert_eq!(Tally::of_line(line), Some(tally));
-        assert_eq!(Tally::of_line(&tally.to_string()), Some(tally));
+        assert_eq!(Tally::of_test_program(line), Some(tally));
+        assert_eq!(Tally::of_closing_line(line), None);
+        assert_eq!(Tally::of_closing_line(&tally.to_string()), Some(tally));
+        assert_eq!(Tally::of_test_program(&tally.to_string()), None);
     }
 
     #[test]
     fn other_lines_are_not_counted() {
-        for line in ["", "test a::b ... ok", "running 3 tests", "12 files", "3 passed", "1 failed"]
-        {
-            assert_eq!(Tally::of_line(line), None, "{line}");
+        for line in ["", "test a::b ... ok", "running 3 tests", "12 files", "3 passed, 1 failed"] {
+            assert_eq!(Tally::of_test_program(line), None, "{line}");
+            assert_eq!(Tally::of_closing_line(line), None, "{line}");
         }
+        assert_eq!(Tally::of_closing_line("gate: 1 passed, 0 failed, 0 skipped"), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct Options {
     /// Run without the validation layer.
     #[arg(long)]
     no_validation: bool,
-    /// Arguments for `cargo test`, e.g. `-- -p oa-vk`.
+    /// Run only `cargo test` with these arguments, e.g. `-- -p oa-vk`.
     #[arg(last = true)]
     rest: Vec<String>,
 }
@@ -50,6 +50,32 @@ pub struct Place {
     pub validation: bool,
 }
 
+/// A runner of tests: its command line for cargo and how its closing line is read.
+pub struct Runner {
+    /// For messages.
+    name: &'static str,
+    /// Arguments of cargo.
+    arguments: &'static [&'static str],
+    /// Reads a closing line.
+    read: fn(&str) -> Option<Tally>,
+}
+
+/// Arguments of cargo that run the gate.
+pub const GATE: &[&str] = &["test", "--quiet", "--package", "oa-tests", "--test", "gate"];
+/// Arguments of cargo that run the comparison with reference vectors.
+pub const VECTORS: &[&str] = &["run", "--quiet", "--package", "oa-tests", "--bin", "vectors"];
+
+/// The whole test run, in order.
+const RUNNERS: [Runner; 3] = [
+    Runner {
+        name: "unit, integration and documentation tests",
+        arguments: &["test", "--no-fail-fast"],
+        read: Tally::of_test_program,
+    },
+    Runner { name: "the gate", arguments: GATE, read: Tally::of_closing_line },
+    Runner { name: "reference vectors", arguments: VECTORS, read: Tally::of_closing_line },
+];
+
 /// Runs `cargo xtask test`.
 pub fn run(options: &Options) -> Result<()> {
     let choice = if options.device.is_some() { Choice::Machine } else { options.driver };
@@ -58,11 +84,21 @@ pub fn run(options: &Options) -> Result<()> {
     let mut place = place(&prepared, choice)?;
     place.device = options.device.clone();
     place.validation &= !options.no_validation;
-    let mut arguments = vec!["--no-fail-fast".to_string()];
-    arguments.extend(options.rest.iter().cloned());
-    let tally = cargo_test(&place, &arguments)?;
+    let tally = match options.rest.as_slice() {
+        [] => whole(&place)?,
+        rest => one(&place, &RUNNERS[0], rest)?,
+    };
     println!("{tally}");
     if tally.failed > 0 { bail!("the test run failed on {}", place.name) } else { Ok(()) }
+}
+
+/// Every runner at a place, one after the other.
+pub fn whole(place: &Place) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for runner in &RUNNERS {
+        tally += one(place, runner, &[])?;
+    }
+    Ok(tally)
 }
 
 /// The place of a choice on a prepared machine; an error that says why there is none.
@@ -97,30 +133,44 @@ pub fn at(command: &mut Command, place: &Place) {
     }
 }
 
-/// Runs `cargo test` with arguments at a place, shows it and counts every runner.
+/// Runs one runner at a place, shows it and counts its tests.
 ///
-/// A test program that dies without a closing line counts as one failure.
-pub fn cargo_test(place: &Place, arguments: &[String]) -> Result<Tally> {
+/// A runner that fails without a failed test (it did not build, or died), or that says nothing,
+/// counts as one failure.
+fn one(place: &Place, runner: &Runner, rest: &[String]) -> Result<Tally> {
     let watched = if place.validation { "with" } else { "without" };
-    println!("tests on {}, {watched} the validation layer", place.name);
+    println!("\n{} on {}, {watched} the validation layer", runner.name, place.name);
     let mut command = workspace::cargo();
-    command.arg("test").args(arguments);
+    command.args(runner.arguments).args(rest);
     at(&mut command, place);
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         // Each device test drives a driver that uses every core itself.
         command.env("RUST_TEST_THREADS", "2");
     }
-    let mut tally = Tally::default();
+    let mut read = None;
     let status = shell::stream(&mut command, |line| {
-        if let Some(counts) = Tally::of_line(line) {
-            tally += counts;
+        if let Some(counts) = (runner.read)(line) {
+            *read.get_or_insert_default() += counts;
         }
     })?;
-    if !status.success() && tally.failed == 0 {
-        println!("{}", shell::verdict(&command, status).expect_err("it did not succeed"));
-        tally += Tally::FAIL;
+    Ok(verdict(read, shell::verdict(&command, status)))
+}
+
+/// The count of a runner, given what it printed and how it ended.
+fn verdict(read: Option<Tally>, ended: Result<()>) -> Tally {
+    let mut tally = read.unwrap_or_default();
+    match ended {
+        Err(error) if tally.failed == 0 => {
+            println!("{error}");
+            tally += Tally::FAIL;
+        }
+        Ok(()) if read.is_none() => {
+            println!("it printed no closing line, so nobody knows what ran");
+            tally += Tally::FAIL;
+        }
+        _ => {}
     }
-    Ok(tally)
+    tally
 }
 
 #[cfg(test)]
@@ -151,6 +201,15 @@ mod tests {
         assert_eq!(set("VK_DRIVER_FILES").as_deref(), Some("/c/lvp.json"));
         assert_eq!(set("OA_VALIDATION").as_deref(), Some("sync"));
         assert_eq!(set("OA_DEVICE"), None);
+    }
+
+    #[test]
+    fn a_runner_that_died_or_said_nothing_counts_as_failed() {
+        let died = || Err(anyhow::anyhow!("ended by a signal"));
+        assert_eq!(verdict(Some(Tally::PASS), Ok(())), Tally::PASS);
+        assert_eq!(verdict(Some(Tally::PASS), died()).to_string(), "1 passed, 1 failed, 0 skipped");
+        assert_eq!(verdict(Some(Tally::FAIL), died()), Tally::FAIL);
+        assert_eq!(verdict(None, Ok(())), Tally::FAIL);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> Result<()> {
     place.device = options.device.clone();
     place.validation = false;
     let mut command = workspace::cargo();
-    command.args(["run", "--quiet", "--package", "oa-tests", "--bin", "vectors", "--"]);
+    command.args(test_run::VECTORS).arg("--");
     if let Some(folder) = &options.folder {
         // Cargo starts in the root folder, the caller may stand elsewhere.
         let folder = std::path::absolute(folder)
