@@ -154,7 +154,7 @@ fn a_missing_row_is_refused() {
     let refusals = copy.after(copy.tree.table(), without_first);
     contains(&refusals, &[&format!("kernels.lock lists {}", row.name)]);
     contains(&refusals, &[&format!("orphan blob spv/{}.spv", row.name)]);
-    contains(&refusals, &[&format!("entry point {} has no row", row.entry)]);
+    contains(&refusals, &[&format!("shaders/{}", row.file), "no row"]);
 }
 
 #[test]

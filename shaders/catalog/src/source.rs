@@ -81,10 +81,11 @@ fn imports(text: &str) -> Vec<String> {
     let mut modules = Vec::new();
     for statement in text.split([';', '}', '{']) {
         let statement = statement.trim().trim_start_matches("__exported").trim_start();
-        if let Some(module) = statement.strip_prefix("import") {
-            if module.starts_with(char::is_whitespace) {
+        match statement.strip_prefix("import") {
+            Some(module) if module.starts_with(char::is_whitespace) => {
                 modules.push(module.trim().to_owned());
             }
+            _ => {}
         }
     }
     modules

@@ -10,6 +10,9 @@ use shader_slang::{
     CompileTarget, CompilerOptions, ComponentType, Downcast, GlobalSession, SessionDesc, TargetDesc,
 };
 
+/// Number of the warning that an operation asks for more than the profile.
+const PROFILE_UPGRADED: &str = "41012";
+
 /// The compiler that is linked into this program.
 pub struct Compiler {
     global: GlobalSession,
@@ -35,7 +38,9 @@ impl Compiler {
         let folder = CString::new(tree.shaders().to_string_lossy().as_bytes())
             .map_err(|error| refuse(error.to_string()))?;
         let search_paths = [folder.as_ptr()];
-        let options = CompilerOptions::default().warnings_as_errors("all");
+        // A profile that is upgraded by a subgroup operation is no fault: needs are reflected.
+        let options =
+            CompilerOptions::default().warnings_as_errors("all").disable_warning(PROFILE_UPGRADED);
         let target = TargetDesc::default()
             .format(CompileTarget::Spirv)
             .profile(self.global.find_profile(PROFILE));

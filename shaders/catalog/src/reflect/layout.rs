@@ -31,11 +31,23 @@ impl<'m> TypeTable<'m> {
         id_at(pointer, 1).ok_or(Problem::Unsized)
     }
 
-    /// Value of a 32-bit constant; of a specialisation constant, its default.
+    /// Value of a 32-bit constant; with specialisation constants, of their defaults.
     pub(super) fn constant(&self, id: u32) -> Option<u32> {
         let instruction = self.get(id)?;
         match (instruction.class.opcode, instruction.operands.first()) {
             (Op::Constant | Op::SpecConstant, Some(Operand::LiteralBit32(value))) => Some(*value),
+            (Op::SpecConstantOp, Some(Operand::LiteralSpecConstantOpInteger(operation))) => {
+                let a = self.constant(id_at(instruction, 1)?)?;
+                let b = self.constant(id_at(instruction, 2)?)?;
+                match operation {
+                    Op::IAdd => a.checked_add(b),
+                    Op::ISub => a.checked_sub(b),
+                    Op::IMul => a.checked_mul(b),
+                    Op::UDiv => a.checked_div(b),
+                    Op::ShiftLeftLogical => a.checked_shl(b),
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }

@@ -37,7 +37,8 @@ pub const BUFFER_LIMIT: u32 = 32;
 pub struct Reflection {
     /// Optional abilities the module uses.
     pub needs: BTreeSet<Need>,
-    /// Bytes of all workgroup variables, laid out naturally one after the other.
+    /// Bytes of all workgroup variables, laid out naturally one after the other, with
+    /// specialisation constants at their defaults.
     pub shared_bytes: u32,
     /// Workgroup size in x, y and z.
     pub local_size: [u32; 3],
@@ -61,10 +62,8 @@ pub fn reflect(row: &Row, bytes: &[u8]) -> Result<Reflection, Refusal> {
 }
 
 fn reflect_sound(row: &Row, bytes: &[u8]) -> Result<Reflection, Refusal> {
-    let module = rspirv::dr::load_bytes(bytes).map_err(|state| Refusal::Parse {
-        name: row.name.clone(),
-        problem: state.to_string(),
-    })?;
+    let module = rspirv::dr::load_bytes(bytes)
+        .map_err(|state| Refusal::Parse { name: row.name.clone(), problem: state.to_string() })?;
     let broken = |problem| Refusal::Module { name: row.name.clone(), problem };
     let reflection = facts(&module).map_err(broken)?;
     class_rules(row.class, &reflection, &module).map_err(broken)?;

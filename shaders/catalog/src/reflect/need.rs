@@ -98,10 +98,9 @@ const EXTENSIONS: &[&str] = &[
 
 pub(super) fn needs(module: &Module) -> Result<BTreeSet<Need>, Problem> {
     for extension in &module.extensions {
-        if let Operand::LiteralString(name) = &extension.operands[0] {
-            if !EXTENSIONS.contains(&name.as_str()) {
-                return Err(Problem::Extension { extension: name.clone() });
-            }
+        match &extension.operands[0] {
+            Operand::LiteralString(name) if EXTENSIONS.contains(&name.as_str()) => {}
+            other => return Err(Problem::Extension { extension: other.to_string() }),
         }
     }
     let mut needs = BTreeSet::new();
@@ -115,9 +114,11 @@ pub(super) fn needs(module: &Module) -> Result<BTreeSet<Need>, Problem> {
             Capability::StorageBuffer8BitAccess => &[Need::I8Storage],
             Capability::Int64 => &[Need::I64],
             Capability::GroupNonUniform => &[Need::SubgroupBasic],
-            Capability::GroupNonUniformArithmetic => &[Need::SubgroupArithmetic],
-            Capability::GroupNonUniformShuffle => &[Need::SubgroupShuffle],
-            Capability::GroupNonUniformBallot => &[Need::SubgroupBallot],
+            Capability::GroupNonUniformArithmetic => {
+                &[Need::SubgroupBasic, Need::SubgroupArithmetic]
+            }
+            Capability::GroupNonUniformShuffle => &[Need::SubgroupBasic, Need::SubgroupShuffle],
+            Capability::GroupNonUniformBallot => &[Need::SubgroupBasic, Need::SubgroupBallot],
             Capability::DotProduct
             | Capability::DotProductInputAll
             | Capability::DotProductInput4x8Bit

@@ -3,7 +3,7 @@
 use super::*;
 use rspirv::binary::Assemble;
 use rspirv::dr::Builder;
-use rspirv::spirv::{AddressingModel, BuiltIn, Capability, FunctionControl, MemoryModel, Word};
+use rspirv::spirv::{AddressingModel, Capability, FunctionControl, MemoryModel, Word};
 
 /// What a test changes about an ordinary kernel with two buffers.
 struct Recipe {

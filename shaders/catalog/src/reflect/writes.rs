@@ -36,13 +36,11 @@ pub(super) fn written(
                 }
             }
             Op::FunctionCall => {
-                for operand in &instruction.operands[1..] {
-                    if let Operand::IdRef(id) = operand {
-                        if let Some(binding) = origin.get(id) {
-                            if !decorations.is_read_only(bindings[binding]) {
-                                mask |= 1 << binding;
-                            }
-                        }
+                let arguments = instruction.operands[1..].iter();
+                let reached = arguments.filter_map(|operand| origin.get(&operand.id_ref_any()?));
+                for binding in reached {
+                    if !decorations.is_read_only(bindings[binding]) {
+                        mask |= 1 << binding;
                     }
                 }
             }
