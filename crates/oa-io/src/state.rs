@@ -1,0 +1,300 @@
+//! Checkpoints as manifests and back: the keys of every field that a file stores.
+//!
+//! Each structure is taken apart without `..`, so a field that is added to it does not compile
+//! until it has a key here. Keys are promises, like wire codes.
+
+use crate::error::Fault;
+use crate::fields::{Fields, Put, Take};
+use crate::index;
+use crate::limits;
+use crate::manifest::{Attribute, List, Manifest, Note, Slot, Text};
+use oa_ml::checkpoint::{
+    AdamWState, Checkpoint, RngCounters, TrainingConfig, TrainingMetrics, TrainingState,
+};
+use oa_ml::data::DataCursor;
+use oa_ml::data::tokenizer::TokenizerConfig;
+use oa_ml::model::config::{
+    ContractTransformerConfig, ModelConfig, RnnLmConfig, RopeStyle, TransformerConfig,
+};
+use oa_ml::optim::adamw::AdamWConfig;
+use oa_ml::optim::schedule::{DecayShape, Schedule};
+use std::collections::BTreeMap;
+
+/// Name of the first moments' slot.
+pub(crate) const FIRST_MOMENTS: &str = "m";
+/// Name of the second moments' slot.
+pub(crate) const SECOND_MOMENTS: &str = "v";
+
+/// The manifest of a checkpoint.
+pub(crate) fn describe(checkpoint: &Checkpoint) -> Result<Manifest, Fault> {
+    let Checkpoint { model, tokenizer, tensors, training, metadata } = checkpoint;
+    let mut slots = Vec::new();
+    if let Some(training) = training {
+        let AdamWState { m, v, .. } = &training.optimizer;
+        let mut end = 0;
+        for (name, tensors) in [(FIRST_MOMENTS, m), (SECOND_MOMENTS, v)] {
+            slots.push(Slot { name: name.into(), tensors: index::place(tensors, &mut end)? });
+        }
+    }
+    index::within("metadata entries", metadata.len() as u64, limits::ATTRIBUTES)?;
+    index::names(metadata.keys().map(String::as_str))?;
+    for text in metadata.values() {
+        index::within("bytes of text", text.len() as u64, limits::TEXT_BYTES)?;
+    }
+    let notes = metadata
+        .iter()
+        .map(|(name, text)| Note { name: Text(name.clone()), text: Text(text.clone()) });
+    Ok(Manifest {
+        architecture: model.architecture().into(),
+        model: put(|io| model_fields(io, &mut model.clone()))?,
+        tokenizer: put(|io| tokenizer_fields(io, &mut tokenizer.clone()))?,
+        training: match training {
+            Some(training) => put(|io| training_fields(io, &mut light(training)))?,
+            None => List::default(),
+        },
+        weights: index::place(tensors, &mut 0)?,
+        slots: List(slots),
+        metadata: List(notes.collect()),
+    })
+}
+
+/// The checkpoint of a manifest, without the data of its tensors.
+pub(crate) fn restore(manifest: &Manifest) -> Result<Checkpoint, Fault> {
+    let mut model = blank_model(&manifest.architecture.0)?;
+    let mut tokenizer = TokenizerConfig::Byte;
+    take(&manifest.model, |io| model_fields(io, &mut model))?;
+    take(&manifest.tokenizer, |io| tokenizer_fields(io, &mut tokenizer))?;
+    let training = if manifest.training.0.is_empty() {
+        None
+    } else {
+        let mut training = blank_training();
+        take(&manifest.training, |io| training_fields(io, &mut training))?;
+        Some(training)
+    };
+    let known: &[&str] = if training.is_some() { &[FIRST_MOMENTS, SECOND_MOMENTS] } else { &[] };
+    let slots: Vec<&str> = manifest.slots.0.iter().map(|slot| slot.name.0.as_str()).collect();
+    if slots != known {
+        let name = slots.join(" ").into();
+        return Err(Fault::Identity { what: "list of optimizer slots", name });
+    }
+    index::names(manifest.metadata.0.iter().map(|note| note.name.0.as_str()))?;
+    let notes = manifest.metadata.0.iter().map(|note| (note.name.0.clone(), note.text.0.clone()));
+    let metadata: BTreeMap<String, String> = notes.collect();
+    Ok(Checkpoint { model, tokenizer, tensors: Vec::new(), training, metadata })
+}
+
+fn put(visit: impl FnOnce(&mut Put) -> Result<(), Fault>) -> Result<List<Attribute>, Fault> {
+    let mut io = Put::default();
+    visit(&mut io)?;
+    io.finish()
+}
+
+fn take(
+    attributes: &List<Attribute>,
+    visit: impl FnOnce(&mut Take) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut io = Take::new(attributes)?;
+    visit(&mut io)?;
+    io.finish()
+}
+
+/// A configuration to be filled, by architecture identity.
+fn blank_model(architecture: &str) -> Result<ModelConfig, Fault> {
+    let models = [
+        ModelConfig::Rnn(RnnLmConfig::contract(0)),
+        ModelConfig::ContractTransformer(ContractTransformerConfig::contract(0)),
+        ModelConfig::Transformer(TransformerConfig::default()),
+    ];
+    models
+        .into_iter()
+        .find(|model| model.architecture() == architecture)
+        .ok_or_else(|| Fault::Identity { what: "architecture", name: architecture.into() })
+}
+
+fn model_fields(io: &mut impl Fields, model: &mut ModelConfig) -> Result<(), Fault> {
+    match model {
+        ModelConfig::Rnn(RnnLmConfig { vocab, width, hidden, layers }) => {
+            io.field("vocab", vocab)?;
+            io.field("width", width)?;
+            io.field("hidden", hidden)?;
+            io.field("layers", layers)
+        }
+        ModelConfig::ContractTransformer(config) => {
+            let ContractTransformerConfig { vocab, width, heads, ff, context, eps } = config;
+            io.field("vocab", vocab)?;
+            io.field("width", width)?;
+            io.field("heads", heads)?;
+            io.field("ff", ff)?;
+            io.field("context", context)?;
+            io.field("eps", eps)
+        }
+        ModelConfig::Transformer(config) => transformer_fields(io, config),
+    }
+}
+
+fn transformer_fields(io: &mut impl Fields, config: &mut TransformerConfig) -> Result<(), Fault> {
+    let TransformerConfig {
+        vocab,
+        width,
+        layers,
+        heads,
+        kv_heads,
+        head_dim,
+        ff,
+        context,
+        rope,
+        rope_base,
+        eps,
+        qk_norm,
+        tied,
+        dropout,
+    } = config;
+    io.field("vocab", vocab)?;
+    io.field("width", width)?;
+    io.field("layers", layers)?;
+    io.field("heads", heads)?;
+    io.field("kv_heads", kv_heads)?;
+    io.field("head_dim", head_dim)?;
+    io.field("ff", ff)?;
+    io.field("context", context)?;
+    let styles = [("pair", RopeStyle::Pair), ("half", RopeStyle::Half)];
+    io.choice("rope", "rotary layout", rope, &styles)?;
+    io.field("rope_base", rope_base)?;
+    io.field("eps", eps)?;
+    io.field("qk_norm", qk_norm)?;
+    io.field("tied", tied)?;
+    io.field("dropout", dropout)
+}
+
+fn tokenizer_fields(io: &mut impl Fields, tokenizer: &mut TokenizerConfig) -> Result<(), Fault> {
+    io.choice("kind", "tokenizer", tokenizer, &[("byte", TokenizerConfig::Byte)])
+}
+
+/// A training state without its tensors.
+fn light(training: &TrainingState) -> TrainingState {
+    let AdamWState { config, updates, .. } = training.optimizer;
+    let optimizer = AdamWState { config, updates, m: Vec::new(), v: Vec::new() };
+    TrainingState { optimizer, ..*training }
+}
+
+/// A training state to be filled.
+fn blank_training() -> TrainingState {
+    let config = AdamWConfig::default();
+    TrainingState {
+        step: 0,
+        config: TrainingConfig { total_steps: 0, max_norm: 0.0, accumulation: 0 },
+        optimizer: AdamWState { config, updates: 0, m: Vec::new(), v: Vec::new() },
+        schedule: Schedule::default(),
+        seed: 0,
+        rng: RngCounters::default(),
+        data: DataCursor::Contract { cursor: 0 },
+        metrics: TrainingMetrics::default(),
+    }
+}
+
+fn training_fields(io: &mut impl Fields, training: &mut TrainingState) -> Result<(), Fault> {
+    let TrainingState { step, config, optimizer, schedule, seed, rng, data, metrics } = training;
+    io.field("step", step)?;
+    let TrainingConfig { total_steps, max_norm, accumulation } = config;
+    io.field("total_steps", total_steps)?;
+    io.field("max_norm", max_norm)?;
+    io.field("accumulation", accumulation)?;
+    optimizer_fields(io, optimizer)?;
+    schedule_fields(io, schedule)?;
+    io.field("seed", seed)?;
+    let RngCounters { dropout_step, sample_step } = rng;
+    io.field("rng.dropout_step", dropout_step)?;
+    io.field("rng.sample_step", sample_step)?;
+    cursor_fields(io, data)?;
+    let TrainingMetrics { tokens, loss, validation_loss, best_validation_loss, elapsed_seconds } =
+        metrics;
+    io.field("metrics.tokens", tokens)?;
+    io.optional("metrics.loss", loss)?;
+    io.optional("metrics.validation_loss", validation_loss)?;
+    io.optional("metrics.best_validation_loss", best_validation_loss)?;
+    io.field("metrics.elapsed_seconds", elapsed_seconds)
+}
+
+fn optimizer_fields(io: &mut impl Fields, optimizer: &mut AdamWState) -> Result<(), Fault> {
+    let AdamWState { config, updates, m: _, v: _ } = optimizer;
+    let AdamWConfig { lr, beta1, beta2, eps, weight_decay } = config;
+    io.choice("optimizer.kind", "optimizer", &mut (), &[("adamw", ())])?;
+    io.field("optimizer.lr", lr)?;
+    io.field("optimizer.beta1", beta1)?;
+    io.field("optimizer.beta2", beta2)?;
+    io.field("optimizer.eps", eps)?;
+    io.field("optimizer.weight_decay", weight_decay)?;
+    io.field("optimizer.updates", updates)
+}
+
+fn schedule_fields(io: &mut impl Fields, schedule: &mut Schedule) -> Result<(), Fault> {
+    let blank = |kind: &str| match kind {
+        "constant" => Some(Schedule::Constant { warmup: 0 }),
+        "cosine" => Some(Schedule::Cosine { warmup: 0, min_ratio: 0.0 }),
+        "warmup_stable_decay" => Some(Schedule::WarmupStableDecay {
+            warmup: 0,
+            decay: 0,
+            min_ratio: 0.0,
+            shape: DecayShape::Linear,
+        }),
+        _ => None,
+    };
+    let kind = match schedule {
+        Schedule::Constant { .. } => "constant",
+        Schedule::Cosine { .. } => "cosine",
+        Schedule::WarmupStableDecay { .. } => "warmup_stable_decay",
+    };
+    kind_field(io, "schedule.kind", "schedule", kind, schedule, blank)?;
+    match schedule {
+        Schedule::Constant { warmup } => io.field("schedule.warmup", warmup),
+        Schedule::Cosine { warmup, min_ratio } => {
+            io.field("schedule.warmup", warmup)?;
+            io.field("schedule.min_ratio", min_ratio)
+        }
+        Schedule::WarmupStableDecay { warmup, decay, min_ratio, shape } => {
+            io.field("schedule.warmup", warmup)?;
+            io.field("schedule.decay", decay)?;
+            io.field("schedule.min_ratio", min_ratio)?;
+            let shapes = [("linear", DecayShape::Linear), ("sqrt", DecayShape::Sqrt)];
+            io.choice("schedule.shape", "shape of a decay", shape, &shapes)
+        }
+    }
+}
+
+fn cursor_fields(io: &mut impl Fields, cursor: &mut DataCursor) -> Result<(), Fault> {
+    let blank = |kind: &str| match kind {
+        "contract" => Some(DataCursor::Contract { cursor: 0 }),
+        "shuffled" => Some(DataCursor::Shuffled { seed: 0, windows: 0 }),
+        _ => None,
+    };
+    let kind = match cursor {
+        DataCursor::Contract { .. } => "contract",
+        DataCursor::Shuffled { .. } => "shuffled",
+    };
+    kind_field(io, "data.kind", "order of data", kind, cursor, blank)?;
+    match cursor {
+        DataCursor::Contract { cursor } => io.field("data.cursor", cursor),
+        DataCursor::Shuffled { seed, windows } => {
+            io.field("data.seed", seed)?;
+            io.field("data.windows", windows)
+        }
+    }
+}
+
+/// Visits the kind of an enum with fields; a kind that was read replaces the value by a blank one.
+fn kind_field<T>(
+    io: &mut impl Fields,
+    key: &'static str,
+    what: &'static str,
+    kind: &str,
+    value: &mut T,
+    blank: impl FnOnce(&str) -> Option<T>,
+) -> Result<(), Fault> {
+    let mut name = kind.to_owned();
+    io.field(key, &mut name)?;
+    if name != kind {
+        let unknown = || Fault::Identity { what, name: name.as_str().into() };
+        *value = blank(&name).ok_or_else(unknown)?;
+    }
+    Ok(())
+}
