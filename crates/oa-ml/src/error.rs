@@ -3,6 +3,8 @@
 //! Faults of the world carry numbers, faults of the caller carry the caller's line; our own bugs
 //! panic with the invariant's name.
 
+use crate::model::config::ModelConfig;
+use oa_graph::Spec;
 use std::panic::Location;
 
 /// Result of an oa-ml call.
@@ -43,6 +45,64 @@ pub enum ConfigFault {
         /// The probability.
         p: f32,
     },
+}
+
+/// Why a training call is out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepFault {
+    /// `begin_step` while a step is open.
+    #[error("the step before was not completed; call complete_step")]
+    StillOpen,
+    /// `complete_step` without `begin_step`.
+    #[error("no step is open; call begin_step")]
+    NotOpen,
+    /// Not as many backward passes as a step has.
+    #[error(
+        "{got} backward passes since zero_grad, a step has {expected}; call tape.backward for each part of the batch, and zero_grad once per step"
+    )]
+    Passes {
+        /// Passes counted.
+        got: u32,
+        /// Passes of a step: the accumulation setting.
+        expected: u32,
+    },
+    /// Not as many batches as a step has parts.
+    #[error("{got} batches for a step of {expected}; the accumulation setting says how many")]
+    Parts {
+        /// Batches given.
+        got: usize,
+        /// Batches of a step.
+        expected: usize,
+    },
+    /// A captured step was given a batch of another size.
+    #[error(
+        "a batch of {rows} rows of {sequence} tokens, but the step was captured with other sizes"
+    )]
+    BatchSize {
+        /// Sequences given.
+        rows: usize,
+        /// Tokens of a sequence.
+        sequence: usize,
+    },
+}
+
+/// The first tensor found to hold a value that is no number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTensor {
+    /// A parameter.
+    #[error("parameter `{0}`")]
+    Parameter(Box<str>),
+    /// The loss: the parameters are fine, so the forward pass overflowed.
+    #[error("the loss")]
+    Loss,
+    /// The gradient of a parameter.
+    #[error("the gradient of `{0}`")]
+    Gradient(Box<str>),
+    /// The gradient norm, while every single gradient is finite by now.
+    #[error("the gradient norm")]
+    GradientNorm,
 }
 
 /// Any error of oa-ml.
@@ -93,6 +153,135 @@ pub enum Error {
         rows: usize,
         /// Tokens of a sequence.
         sequence: usize,
+    },
+    /// Two parameters share a name.
+    #[error("parameter `{name}` is declared twice")]
+    DuplicateParameter {
+        /// Dotted name.
+        name: Box<str>,
+    },
+    /// A tensor that the model has no parameter for.
+    #[error("tensor `{name}` is not a parameter of this model")]
+    UnknownTensor {
+        /// Dotted name.
+        name: Box<str>,
+    },
+    /// A parameter without a tensor.
+    #[error("parameter `{name}` of the model has no tensor")]
+    MissingTensor {
+        /// Dotted name.
+        name: Box<str>,
+    },
+    /// A tensor of another shape than the parameter of its name.
+    #[error(transparent)]
+    TensorShape {
+        /// What does not fit.
+        source: Box<crate::param::TensorShape>,
+    },
+    /// A checkpoint of another model.
+    #[error("the checkpoint holds another model: {found:?}, this one is {expected:?}")]
+    OtherModel {
+        /// Model of the checkpoint.
+        found: Box<ModelConfig>,
+        /// Model that was to be loaded into.
+        expected: Box<ModelConfig>,
+    },
+    /// A backward pass from something that is no loss.
+    #[error("backward at {site}: a loss is one f32 element, got {spec}")]
+    NotAScalar {
+        /// The caller's line.
+        site: &'static Location<'static>,
+        /// What was given.
+        spec: Spec,
+    },
+    /// A backward pass that reached nothing.
+    #[error(
+        "backward at {site}: the loss depends on none of the {parameters} parameters of this engine; compute it from a model's forward pass after the last update"
+    )]
+    NoGradient {
+        /// The caller's line.
+        site: &'static Location<'static>,
+        /// Parameters that were looked for.
+        parameters: usize,
+    },
+    /// A training call out of order.
+    #[error("{call} at {site}: {fault}")]
+    StepOrder {
+        /// The call.
+        call: &'static str,
+        /// The caller's line.
+        site: &'static Location<'static>,
+        /// What is wrong.
+        fault: StepFault,
+    },
+    /// A loss or gradient norm that is no number.
+    #[error(
+        "training stopped: {place} is {value} at step {step}; the weights were not updated by it"
+    )]
+    NonFinite {
+        /// The step, counted from 0.
+        step: u64,
+        /// The first bad tensor.
+        place: Box<BadTensor>,
+        /// Its first bad element.
+        value: f32,
+    },
+    /// A step after training stopped.
+    #[error(
+        "training stopped at step {step} because of a value that is no number; resume from a checkpoint"
+    )]
+    Stopped {
+        /// The step, counted from 0.
+        step: u64,
+    },
+    /// An optimizer setting outside its range.
+    #[error("AdamW: {name} is {value}, it must be {allowed}")]
+    Optimizer {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: f64,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// Parameters of one engine in a session of another.
+    #[error("at {site}: the optimizer's parameters live on another engine than the session")]
+    OtherEngine {
+        /// The caller's line.
+        site: &'static Location<'static>,
+    },
+    /// Generation without a prompt.
+    #[error("the prompt is empty: generation needs at least one token to start from")]
+    EmptyPrompt,
+    /// A sequence longer than the positions of the model.
+    #[error(
+        "at {site}: a sequence of {sequence} tokens is longer than the model's context of {context}"
+    )]
+    Context {
+        /// The caller's line.
+        site: &'static Location<'static>,
+        /// Tokens of the sequence.
+        sequence: usize,
+        /// Longest sequence of the model.
+        context: usize,
+    },
+    /// Sampling settings outside their range.
+    #[error("sampling: {name} is {value}, it must be {allowed}")]
+    Sampling {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: f32,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// Prompts of one batch differ in length.
+    #[error("prompts of one batch have one length: got {first} and {other} tokens")]
+    UnevenPrompts {
+        /// Tokens of the first prompt.
+        first: usize,
+        /// Tokens of a prompt that differs.
+        other: usize,
     },
     /// Recording or executing failed.
     #[error(transparent)]

@@ -1,0 +1,53 @@
+//! Measuring a model without touching its training state.
+
+use crate::data::Batch;
+use crate::error::Result;
+use crate::loss;
+use crate::model::Model;
+
+/// What an evaluation measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// Mean cross-entropy, in nats.
+    pub loss: f64,
+    /// Share of the targets that got the largest logit.
+    pub accuracy: f64,
+    /// Predictions that counted.
+    pub predictions: u64,
+}
+
+impl Evaluation {
+    /// `e^loss`.
+    pub fn perplexity(&self) -> f64 {
+        self.loss.exp()
+    }
+
+    /// The loss in bits.
+    pub fn bits(&self) -> f64 {
+        self.loss / std::f64::consts::LN_2
+    }
+}
+
+/// Runs a model over batches: no dropout, no gradients, no change of weights, moments or counters.
+/// Blocks once per batch.
+///
+/// # Errors
+///
+/// As [`Model::forward`].
+#[track_caller]
+pub fn evaluate(model: &Model, batches: impl IntoIterator<Item = Batch>) -> Result<Evaluation> {
+    let (mut nats, mut correct, mut predictions) = (0.0f64, 0.0f64, 0u64);
+    for batch in batches {
+        let count = batch.predictions() as u64;
+        let targets = batch.targets_on(model.engine())?;
+        let logits = model.forward(&batch.tokens_on(model.engine())?)?;
+        let loss = loss::cross_entropy(&logits, &targets)?;
+        let right = logits.correct_rows(&targets)?.sum()?;
+        drop(logits);
+        nats += f64::from(loss.item()?) * count as f64;
+        correct += f64::from(right.item()?);
+        predictions += count;
+    }
+    let count = predictions.max(1) as f64;
+    Ok(Evaluation { loss: nats / count, accuracy: correct / count, predictions })
+}

@@ -1,0 +1,12 @@
+//! Generation: a prompt goes in, tokens come out one by one.
+//!
+//! The state of the sequence (key-value caches, hidden states) stays on the device, the next token
+//! is sampled there, and one small read per token brings it back. Each kind of pass is captured
+//! once as an execution plan and replayed.
+
+mod generator;
+mod passes;
+mod sampling;
+
+pub use generator::Generator;
+pub use sampling::Sampling;

@@ -1,0 +1,31 @@
+//! Modules: plain structs that declare parameters and record ops.
+//!
+//! A module is built once, by declaring its parameters in a scope, and run many times. There is no
+//! trait to implement: a model is a struct of modules whose forward pass reads like the formula.
+
+pub mod attention;
+pub mod cache;
+pub mod dropout;
+pub mod embedding;
+pub mod linear;
+pub mod mlp;
+pub mod norm;
+pub mod recurrent;
+
+pub use attention::{AttentionConfig, CausalSelfAttention, Rotary};
+pub use cache::{Cache, CachePass, KvCache};
+pub use dropout::{Dropout, DropoutPass};
+pub use embedding::Embedding;
+pub use linear::Linear;
+pub use mlp::{GeluMlp, SwiGlu};
+pub use norm::{LayerNorm, RmsNorm};
+pub use recurrent::{Rnn, RnnLayer};
+
+/// What a forward pass is for; the default is plain evaluation.
+#[derive(Clone, Copy, Default)]
+pub struct Pass<'a> {
+    /// Dropout masks of a training step; `None` when evaluating.
+    pub dropout: Option<DropoutPass<'a>>,
+    /// Device state of a running generation; `None` when a whole sequence is given.
+    pub cache: Option<CachePass<'a>>,
+}

@@ -1,0 +1,126 @@
+//! Declaring parameters: names, shapes, initial values, decay.
+//!
+//! Declaration and placement are two phases so that every parameter of a model ends up in one
+//! arena, whatever order its modules are built in.
+
+use super::layout::Layout;
+use super::store::{Inner, Parameter, Parameters, Values};
+use crate::error::Result;
+use crate::init::Init;
+use oa_graph::{Engine, Shape};
+use std::sync::Arc;
+
+/// Whether weight decay applies to a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Decay {
+    /// To matrices (two dimensions or more), not to biases and gains.
+    #[default]
+    Matrices,
+    /// To this parameter, whatever its shape.
+    Always,
+    /// Not to this parameter.
+    Never,
+}
+
+/// Collects the declarations of a model.
+pub struct ParameterStore {
+    inner: Arc<Inner>,
+    layout: Layout,
+    init: Vec<Init>,
+    seed: u64,
+}
+
+impl ParameterStore {
+    /// A store without parameters; `seed` decides their initial values.
+    pub fn new(engine: &Engine, seed: u64) -> ParameterStore {
+        let (layout, init) = Default::default();
+        ParameterStore { inner: Inner::new(engine), layout, init, seed }
+    }
+
+    /// The scope without a prefix.
+    pub fn root(&mut self) -> Scope<'_> {
+        Scope { store: self, prefix: String::new() }
+    }
+
+    /// The engine that will hold the parameters.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    /// Places every declared parameter, draws the initial values and uploads them.
+    ///
+    /// # Errors
+    ///
+    /// When device memory is short.
+    pub fn finalise(self) -> Result<Parameters> {
+        let mut host = vec![0.0f32; self.layout.elems()];
+        for (index, (slot, init)) in self.layout.slots().iter().zip(&self.init).enumerate() {
+            let values = init.values(self.seed, index as u32, slot.shape.elems());
+            host[slot.range()].copy_from_slice(&values);
+        }
+        let engine = &self.inner.engine;
+        let arena = engine.arena("parameters", self.layout.elems().max(1))?;
+        engine.write_state(&arena.whole(), bytemuck::cast_slice(&host))?;
+        Parameters::finalised(self.inner, Values::new(self.layout, arena))
+    }
+
+    fn declare(&mut self, name: &str, shape: Shape, init: Init, decay: Decay) -> Result<Parameter> {
+        let decays = match decay {
+            Decay::Matrices => shape.rank() >= 2,
+            Decay::Always => true,
+            Decay::Never => false,
+        };
+        self.layout.push(name, shape, decays)?;
+        self.init.push(init);
+        Ok(Parameter::new(self.inner.clone(), self.init.len() - 1))
+    }
+}
+
+/// A dotted prefix under which a module declares its parameters.
+pub struct Scope<'a> {
+    store: &'a mut ParameterStore,
+    prefix: String,
+}
+
+impl Scope<'_> {
+    /// The scope `prefix.name`.
+    pub fn scope(&mut self, name: &str) -> Scope<'_> {
+        let prefix = format!("{}{name}.", self.prefix);
+        Scope { store: self.store, prefix }
+    }
+
+    /// Declares a parameter; weight decay applies when it is a matrix.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::DuplicateParameter`] when the name is taken.
+    pub fn declare(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        init: Init,
+    ) -> Result<Parameter> {
+        self.declare_with(name, shape, init, Decay::Matrices)
+    }
+
+    /// As [`Scope::declare`], with a choice about weight decay.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::declare`].
+    pub fn declare_with(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        init: Init,
+        decay: Decay,
+    ) -> Result<Parameter> {
+        let full = format!("{}{name}", self.prefix);
+        self.store.declare(&full, shape.into(), init, decay)
+    }
+
+    /// The engine that will hold the parameters.
+    pub fn engine(&self) -> &Engine {
+        self.store.engine()
+    }
+}
