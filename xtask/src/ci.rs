@@ -44,7 +44,7 @@ const STEPS: [Step; 11] = [
 /// Runs `cargo xtask ci`.
 pub fn run(options: &Options) -> Result<()> {
     let began = Instant::now();
-    let prepared = setup::prepare(Wants { lavapipe: true, checks: true })?;
+    let prepared = setup::prepare(Wants { lavapipe: true, swiftshader: true, validation: true })?;
     println!("ci: set-up took {:.0} s", began.elapsed().as_secs_f64());
     let mut total = Tally::default();
     let mut times = Vec::new();
@@ -125,7 +125,7 @@ fn deny(_: &Prepared) -> Result<Tally> {
 }
 
 fn tests(prepared: &Prepared, choice: Choice) -> Result<Tally> {
-    test_run::whole(&test_run::place(prepared, choice)?)
+    test_run::whole(&test_run::place(prepared, choice, true)?)
 }
 
 fn second_driver(prepared: &Prepared) -> Result<Tally> {
@@ -136,8 +136,7 @@ fn second_driver(prepared: &Prepared) -> Result<Tally> {
 }
 
 fn show(prepared: &Prepared, choice: Choice) -> Result<Tally> {
-    let mut place = test_run::place(prepared, choice)?;
-    place.validation = false;
+    let place = test_run::place(prepared, choice, false)?;
     let out = match choice {
         Choice::Swiftshader => "target/demo-second-driver",
         _ => "target/demo",

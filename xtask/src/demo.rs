@@ -5,7 +5,7 @@
 //! generate and save, and once as a fresh process that reloads the file and must generate the same
 //! bytes.
 
-use crate::setup::{self, Wants};
+use crate::setup;
 use crate::shell;
 use crate::test_run::{self, Choice, Place};
 use crate::workspace;
@@ -32,19 +32,15 @@ pub struct Options {
 
 /// Runs `cargo xtask demo`.
 pub fn run(options: &Options) -> Result<()> {
-    let wants = Wants {
-        lavapipe: options.driver == Some(Choice::Lavapipe),
-        checks: options.driver == Some(Choice::Swiftshader),
-    };
-    let prepared = setup::prepare(wants)?;
+    let wanted = options.driver.unwrap_or(Choice::Machine);
+    let prepared = setup::prepare(test_run::wants(wanted, false))?;
     let choice = match options.driver {
         Some(choice) => choice,
         None if options.device.is_some() || prepared.hardware => Choice::Machine,
         None => Choice::Lavapipe,
     };
-    let mut place = test_run::place(&prepared, choice)?;
+    let mut place = test_run::place(&prepared, choice, false)?;
     place.device = options.device.clone();
-    place.validation = false;
     show(&place, &options.out, options.debug)
 }
 

@@ -4,7 +4,7 @@
 //! itself is a program of the test crate; this prepares the machine, points the gate at a driver and
 //! passes the rest on.
 
-use crate::setup::{self, Wants};
+use crate::setup;
 use crate::shell;
 use crate::test_run::{self, Choice};
 use crate::workspace;
@@ -30,10 +30,10 @@ pub struct Options {
 /// Runs `cargo xtask gate`.
 pub fn run(options: &Options) -> Result<()> {
     let choice = if options.device.is_some() { Choice::Machine } else { options.driver };
-    let wants = Wants { lavapipe: choice == Choice::Lavapipe, checks: true };
-    let mut place = test_run::place(&setup::prepare(wants)?, choice)?;
+    let validation = !options.no_validation;
+    let prepared = setup::prepare(test_run::wants(choice, validation))?;
+    let mut place = test_run::place(&prepared, choice, validation)?;
     place.device = options.device.clone();
-    place.validation &= !options.no_validation;
     let mut command = workspace::cargo();
     command.args(test_run::GATE).arg("--").args(&options.rest);
     test_run::at(&mut command, &place);

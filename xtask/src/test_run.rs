@@ -79,11 +79,9 @@ const RUNNERS: [Runner; 3] = [
 /// Runs `cargo xtask test`.
 pub fn run(options: &Options) -> Result<()> {
     let choice = if options.device.is_some() { Choice::Machine } else { options.driver };
-    let wants = Wants { lavapipe: choice == Choice::Lavapipe, checks: true };
-    let prepared = setup::prepare(wants)?;
-    let mut place = place(&prepared, choice)?;
+    let prepared = setup::prepare(wants(choice, !options.no_validation))?;
+    let mut place = place(&prepared, choice, !options.no_validation)?;
     place.device = options.device.clone();
-    place.validation &= !options.no_validation;
     let tally = match options.rest.as_slice() {
         [] => whole(&place)?,
         rest => one(&place, &RUNNERS[0], rest)?,
@@ -101,8 +99,19 @@ pub fn whole(place: &Place) -> Result<Tally> {
     Ok(tally)
 }
 
+/// What set-up has to bring for a choice.
+pub fn wants(choice: Choice, validation: bool) -> Wants {
+    let (lavapipe, swiftshader) = (choice == Choice::Lavapipe, choice == Choice::Swiftshader);
+    Wants { lavapipe, swiftshader, validation }
+}
+
 /// The place of a choice on a prepared machine; an error that says why there is none.
-pub fn place(prepared: &Prepared, choice: Choice) -> Result<Place> {
+pub fn place(prepared: &Prepared, choice: Choice, validation: bool) -> Result<Place> {
+    if let Err(reason) = &prepared.validation
+        && validation
+    {
+        bail!("there is no validation layer on this machine: {reason}");
+    }
     let driver = match choice {
         Choice::Machine => None,
         Choice::Lavapipe => match &prepared.lavapipe {
@@ -118,7 +127,7 @@ pub fn place(prepared: &Prepared, choice: Choice) -> Result<Place> {
         name: driver.map_or("the machine's own driver".to_string(), |it| it.name.clone()),
         environment: prepared.environment(driver),
         device: None,
-        validation: prepared.validation,
+        validation,
     })
 }
 
@@ -184,14 +193,15 @@ mod tests {
             lavapipe: Some(driver),
             swiftshader: Err("chromium-common is not offered".into()),
             layers: None,
-            validation: true,
+            validation: Err("apt is away".into()),
             hardware: false,
         }
     }
 
     #[test]
-    fn a_place_points_children_at_its_driver_under_validation() {
-        let place = place(&prepared(), Choice::Lavapipe).unwrap();
+    fn a_place_points_children_at_its_driver_and_under_validation() {
+        let mut place = place(&prepared(), Choice::Lavapipe, false).unwrap();
+        place.validation = true;
         let mut command = Command::new("true");
         at(&mut command, &place);
         let set = |name: &str| {
@@ -214,7 +224,9 @@ mod tests {
 
     #[test]
     fn a_missing_driver_is_an_error_with_its_reason() {
-        let Err(error) = place(&prepared(), Choice::Swiftshader) else { panic!("no error") };
+        let Err(error) = place(&prepared(), Choice::Swiftshader, false) else { panic!("no error") };
         assert!(error.to_string().ends_with("chromium-common is not offered"), "{error}");
+        let Err(error) = place(&prepared(), Choice::Lavapipe, true) else { panic!("no error") };
+        assert_eq!(error.to_string(), "there is no validation layer on this machine: apt is away");
     }
 }

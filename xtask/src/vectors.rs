@@ -3,7 +3,7 @@
 //! Exists so that vectors from elsewhere can be dropped in and judged with one command. The
 //! comparison itself is a program of the test crate; this prepares the machine and passes it on.
 
-use crate::setup::{self, Wants};
+use crate::setup;
 use crate::shell;
 use crate::test_run::{self, Choice};
 use crate::workspace;
@@ -26,11 +26,9 @@ pub struct Options {
 /// Runs `cargo xtask vectors`.
 pub fn run(options: &Options) -> Result<()> {
     let choice = if options.device.is_some() { Choice::Machine } else { options.driver };
-    let checks = choice == Choice::Swiftshader;
-    let prepared = setup::prepare(Wants { lavapipe: choice == Choice::Lavapipe, checks })?;
-    let mut place = test_run::place(&prepared, choice)?;
+    let prepared = setup::prepare(test_run::wants(choice, false))?;
+    let mut place = test_run::place(&prepared, choice, false)?;
     place.device = options.device.clone();
-    place.validation = false;
     let mut command = workspace::cargo();
     command.args(test_run::VECTORS).arg("--");
     if let Some(folder) = &options.folder {

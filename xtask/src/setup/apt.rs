@@ -112,8 +112,12 @@ pub fn unpack(package: &str, sources: &[Source], folder: &Path) -> Result<PathBu
         }
         command
     };
-    shell::capture(apt().arg("update"))?;
-    shell::capture(apt().arg("download").arg(package))?;
+    let said = |error: anyhow::Error| {
+        let text = error.to_string();
+        anyhow::anyhow!("apt says: {}", text.lines().last().unwrap_or("nothing"))
+    };
+    shell::capture(apt().arg("update")).map_err(said)?;
+    shell::capture(apt().arg("download").arg(package)).map_err(said)?;
     let archive = std::fs::read_dir(folder)?
         .flatten()
         .map(|entry| entry.path())

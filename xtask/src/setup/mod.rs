@@ -27,8 +27,10 @@ pub struct Options {
 pub struct Wants {
     /// lavapipe, also on a machine with a GPU.
     pub lavapipe: bool,
-    /// SwiftShader and the validation layer.
-    pub checks: bool,
+    /// SwiftShader.
+    pub swiftshader: bool,
+    /// A validation layer.
+    pub validation: bool,
 }
 
 /// What set-up found or made.
@@ -39,8 +41,8 @@ pub struct Prepared {
     pub swiftshader: std::result::Result<Driver, String>,
     /// Folder with the manifest of a recent validation layer; `None` leaves the system's.
     pub layers: Option<PathBuf>,
-    /// True when a validation layer can be loaded.
-    pub validation: bool,
+    /// That a validation layer can be loaded, or why not.
+    pub validation: std::result::Result<(), String>,
     /// True when the machine shows a graphics device node and has a driver for one.
     pub hardware: bool,
 }
@@ -71,7 +73,7 @@ pub fn run(options: &Options) -> Result<()> {
         std::fs::remove_dir_all(&cache)
             .with_context(|| format!("cannot empty {}", cache.display()))?;
     }
-    let prepared = prepare(Wants { lavapipe: true, checks: true })?;
+    let prepared = prepare(Wants { lavapipe: true, swiftshader: true, validation: true })?;
     println!("cache folder:      {}", cache.display());
     let name = |driver: Option<&Driver>| driver.map_or("none".to_string(), |it| it.name.clone());
     println!("software driver:   {}", name(prepared.lavapipe.as_ref()));
@@ -79,7 +81,10 @@ pub fn run(options: &Options) -> Result<()> {
         Ok(driver) => println!("second driver:     {}", driver.name),
         Err(reason) => println!("second driver:     none ({reason})"),
     }
-    println!("validation layer:  {}", if prepared.validation { "present" } else { "none" });
+    match &prepared.validation {
+        Ok(()) => println!("validation layer:  present"),
+        Err(reason) => println!("validation layer:  none ({reason})"),
+    }
     println!("graphics hardware: {}", if prepared.hardware { "present" } else { "none" });
     Ok(())
 }
@@ -87,7 +92,8 @@ pub fn run(options: &Options) -> Result<()> {
 /// Makes the machine ready and returns what it offers.
 pub fn prepare(wants: Wants) -> Result<Prepared> {
     let hardware = driver::hardware() && !driver::manifests().is_empty();
-    let needs = system_needs(wants.lavapipe || !hardware);
+    let driver_wanted = wants.lavapipe || !hardware;
+    let needs = system_needs(driver_wanted);
     if !needs.is_empty() {
         if !apt::present() {
             bail!(lacking(&needs));
@@ -95,16 +101,22 @@ pub fn prepare(wants: Wants) -> Result<Prepared> {
         apt::install(&needs)?;
     }
     let cache = drivers_folder();
-    let lavapipe = preferred_lavapipe(&cache);
+    let lavapipe = match driver_wanted {
+        true => preferred_lavapipe(&cache),
+        false => driver::system_lavapipe(),
+    };
     let mut prepared = Prepared {
         lavapipe,
         swiftshader: Err("not asked for".to_string()),
         layers: None,
-        validation: false,
+        validation: Err("not asked for".to_string()),
         hardware,
     };
-    if wants.checks {
-        checks(&cache, &mut prepared)?;
+    if wants.swiftshader || wants.validation {
+        second_driver(&cache, &mut prepared);
+    }
+    if wants.validation && prepared.validation.is_err() {
+        prepared.validation = system_layer();
     }
     Ok(prepared)
 }
@@ -156,34 +168,36 @@ fn preferred_lavapipe(cache: &Path) -> Option<Driver> {
     }
 }
 
-/// The second driver and a validation layer: the recent ones where offered, else the system's layer.
-fn checks(cache: &Path, prepared: &mut Prepared) -> Result<()> {
-    if !apt::present() {
-        prepared.swiftshader = Err("there is no apt to fetch it with".to_string());
-    } else {
-        match driver::swiftshader(cache) {
-            Ok((driver, layers)) => {
-                prepared.swiftshader = Ok(driver);
-                prepared.layers = Some(layers);
-                prepared.validation = true;
-            }
-            Err(error) => {
-                prepared.swiftshader = Err(format!("{error:#}"));
-                if !system_layer() {
-                    let why = "checks every Vulkan call in tests";
-                    apt::install(&[Need { package: "vulkan-validationlayers", why }])?;
-                }
-            }
+/// SwiftShader and the recent validation layer that comes with it; a refusal is kept with its reason.
+fn second_driver(cache: &Path, prepared: &mut Prepared) {
+    let fetched = match apt::present() {
+        true => driver::swiftshader(cache),
+        false => Err(anyhow::anyhow!("there is no apt to fetch it with")),
+    };
+    match fetched {
+        Ok((driver, layers)) => {
+            prepared.swiftshader = Ok(driver);
+            prepared.layers = Some(layers);
+            prepared.validation = Ok(());
         }
+        Err(error) => prepared.swiftshader = Err(format!("{error:#}")),
     }
-    prepared.validation |= system_layer();
-    Ok(())
 }
 
-fn system_layer() -> bool {
-    ["/usr/share", "/usr/local/share", "/etc"].iter().any(|base| {
-        Path::new(base).join("vulkan/explicit_layer.d/VkLayer_khronos_validation.json").exists()
-    })
+/// The validation layer of the system, installed where it is missing.
+fn system_layer() -> std::result::Result<(), String> {
+    let present = || {
+        ["/usr/share", "/usr/local/share", "/etc"].iter().any(|base| {
+            let folder = Path::new(base).join("vulkan/explicit_layer.d");
+            folder.join("VkLayer_khronos_validation.json").exists()
+        })
+    };
+    if present() {
+        return Ok(());
+    }
+    let why = "checks every Vulkan call in tests";
+    apt::install(&[Need { package: "vulkan-validationlayers", why }])
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -195,7 +209,7 @@ mod tests {
             lavapipe: None,
             swiftshader: Err("test".to_string()),
             layers,
-            validation: false,
+            validation: Ok(()),
             hardware: false,
         }
     }
