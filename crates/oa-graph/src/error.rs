@@ -173,14 +173,15 @@ pub enum Error {
         site: &'static Location<'static>,
     },
     /// The forced kernel variant does not exist or does not fit the device.
-    #[error("the forced kernel variant `{variant}` of family `{family}` cannot run here: {reason}")]
+    #[error("the forced kernel variant `{variant}` of family `{family}` cannot run here: {}",
+        reason.as_ref().map_or_else(|| "the family has no such variant".into(), ToString::to_string))]
     Forced {
         /// The family.
         family: &'static str,
         /// The variant asked for.
         variant: Box<str>,
-        /// Why not.
-        reason: &'static str,
+        /// Why the device cannot run it; `None` when the family has no such variant.
+        reason: Option<oa_kernels::Reason>,
     },
     /// A graph that has no device was asked to execute.
     #[error(

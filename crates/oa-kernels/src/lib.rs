@@ -19,7 +19,7 @@ mod drift;
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use generated::LOCK_HASH;
-pub use select::{Reason, Rejected, Selection, select, select_named};
+pub use select::{Reason, Rejected, Selection, misfit, select, select_named};
 pub use variant::{Class, Variant};
 
 /// Every kernel, in the order of `shaders/kernels.toml`: earlier variants of a family are preferred.

@@ -260,9 +260,9 @@ impl Compiler<'_> {
         let refuse = |reason| Error::Forced { family, variant: name.as_str().into(), reason };
         let variant: &'static Variant = oa_kernels::select_named(name)
             .filter(|variant| variant.family == family)
-            .ok_or_else(|| refuse("the registry has no such variant in this family"))?;
-        if !oa_kernels::fits(variant, self.target.capabilities) {
-            return Err(refuse("it needs more than the device offers"));
+            .ok_or_else(|| refuse(None))?;
+        if let Some(reason) = oa_kernels::misfit(variant, self.target.capabilities) {
+            return Err(refuse(Some(reason)));
         }
         Ok(Selection { variant, rejected: Vec::new() })
     }
