@@ -4,8 +4,10 @@
 //! inputs. Shape errors, tape steps, gradient checks, oracle tests, gate cases and the generated
 //! documentation come from it; nothing else lists ops.
 
+pub mod matmul;
 pub mod rule;
 pub mod sample;
+pub mod update;
 
 use crate::attrs::Attrs;
 use crate::error::{Result, ShapeError};
@@ -71,7 +73,9 @@ pub struct GradCall<'a> {
 impl GradCall<'_> {
     /// The gradient of the only output (or of the first).
     pub fn dout(&self) -> &Tensor {
-        self.douts[0].as_ref().expect("the tape calls a rule only with a gradient for output 0 or by checking douts")
+        self.douts[0]
+            .as_ref()
+            .expect("the tape calls a rule only with a gradient for output 0 or by checking douts")
     }
 }
 
@@ -109,6 +113,6 @@ pub struct OpDef {
 
 /// Every op, family by family.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
-    let families: &[&[&OpDef]] = &[];
-    families.iter().flat_map(|family| family.iter().copied())
+    let families: Vec<&'static [&'static OpDef]> = vec![matmul::OPS, update::OPS];
+    families.into_iter().flat_map(|family| family.iter().copied())
 }
