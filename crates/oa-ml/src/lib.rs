@@ -21,6 +21,8 @@ pub mod optim;
 pub mod param;
 pub mod philox;
 pub mod tape;
+#[cfg(test)]
+mod tests;
 pub mod train;
 #[cfg(test)]
 mod vectors;

@@ -25,7 +25,7 @@ use transformer::Transformer;
 #[derive(Clone)]
 enum Network {
     Rnn(RnnLm),
-    ContractTransformer(ContractTransformer),
+    ContractTransformer(Box<ContractTransformer>),
     Transformer(Transformer),
 }
 
@@ -48,9 +48,9 @@ impl ModelConfig {
         let mut store = ParameterStore::new(engine, seed);
         let network = match self {
             ModelConfig::Rnn(c) => Network::Rnn(RnnLm::new(&mut store.root(), c)?),
-            ModelConfig::ContractTransformer(c) => {
-                Network::ContractTransformer(ContractTransformer::new(&mut store.root(), c)?)
-            }
+            ModelConfig::ContractTransformer(c) => Network::ContractTransformer(Box::new(
+                ContractTransformer::new(&mut store.root(), c)?,
+            )),
             ModelConfig::Transformer(c) => {
                 Network::Transformer(Transformer::new(&mut store.root(), c)?)
             }

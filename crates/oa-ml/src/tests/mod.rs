@@ -1,0 +1,80 @@
+//! Tests of the whole crate on a device: training, resuming, generating, refusing.
+//!
+//! They open the device that `OA_DEVICE` names, or the best one; a software driver will do. A
+//! machine without any Vulkan driver fails them: an absent device is never a pass.
+
+mod generation;
+mod learning;
+mod parity;
+mod refusals;
+mod vectors;
+
+use crate::data::{
+    Batch, Batches, ByteTokenizer, DataCursor, TextDataset, TokenView, contract_corpus,
+};
+use crate::model::{ContractTransformerConfig, RnnLmConfig, RopeStyle, TransformerConfig};
+use crate::{Model, ModelConfig, Result, StepInputs};
+use oa_graph::{Engine, Tensor};
+
+/// A fresh engine.
+fn engine() -> Engine {
+    Engine::new().expect("these tests need a Vulkan device; a software driver will do")
+}
+
+/// The built-in corpus as tokens.
+fn corpus() -> TokenView {
+    TextDataset::from_bytes(&contract_corpus(), &ByteTokenizer).unwrap().whole()
+}
+
+/// Batches of the built-in corpus in contract order.
+fn batches(rows: usize, sequence: usize) -> Batches {
+    corpus().batches(rows, sequence, DataCursor::CONTRACT).unwrap()
+}
+
+/// A small model of each architecture, with grouped heads, normed queries and dropout somewhere.
+fn small_models() -> [ModelConfig; 3] {
+    let transformer = TransformerConfig {
+        width: 16,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 4,
+        ff: 24,
+        context: 12,
+        rope: RopeStyle::Half,
+        qk_norm: true,
+        dropout: 0.1,
+        ..Default::default()
+    };
+    [
+        ModelConfig::Rnn(RnnLmConfig { vocab: 256, width: 8, hidden: 12, layers: 2 }),
+        ModelConfig::ContractTransformer(ContractTransformerConfig {
+            width: 16,
+            heads: 2,
+            ff: 24,
+            context: 12,
+            ..ContractTransformerConfig::contract(256)
+        }),
+        ModelConfig::Transformer(transformer),
+    ]
+}
+
+/// The forward pass of a training step.
+fn step_of(model: &Model) -> impl FnMut(&StepInputs) -> Result<Tensor> + '_ {
+    |inputs| {
+        let logits = model.forward_training(&inputs.tokens, inputs.dropout())?;
+        inputs.cross_entropy(&logits)
+    }
+}
+
+/// Every weight, as bits.
+fn bits(model: &Model) -> Vec<(String, Vec<u32>)> {
+    let tensors = model.parameters().to_host().unwrap();
+    let words = |data: Vec<f32>| data.into_iter().map(f32::to_bits).collect();
+    tensors.into_iter().map(|tensor| (tensor.name, words(tensor.data))).collect()
+}
+
+/// `count` batches from an order.
+fn take(order: &mut Batches, count: usize) -> Vec<Batch> {
+    (0..count).map(|_| order.next_batch()).collect()
+}

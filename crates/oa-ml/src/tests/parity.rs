@@ -1,0 +1,100 @@
+//! Two ways of running give one result: eager and captured, straight and resumed.
+
+use super::*;
+use crate::data::TokenizerConfig;
+use crate::train::RunIdentity;
+use crate::{AdamW, Checkpoint, ItTraining, ItTrainingConfig, Schedule};
+use std::collections::BTreeMap;
+
+fn settings(accumulation: u32) -> ItTrainingConfig {
+    let schedule = Schedule::Cosine { warmup: 2, min_ratio: 0.1 };
+    ItTrainingConfig { total_steps: 8, schedule, accumulation, seed: 5, ..Default::default() }
+}
+
+/// Weights, moments and losses after a whole run.
+fn run(
+    config: ModelConfig,
+    captured: bool,
+    accumulation: u32,
+) -> (Vec<(String, Vec<u32>)>, String) {
+    let engine = engine();
+    let model = config.build(&engine, 11).unwrap();
+    let mut optimizer = AdamW::new(model.all_parameters().unwrap(), 0.01).unwrap();
+    let new = if captured { ItTraining::new_captured } else { ItTraining::new_eager };
+    let mut training = new(&engine, &mut optimizer, settings(accumulation)).unwrap();
+    let (mut order, mut forward) = (batches(4, 10), step_of(&model));
+    let mut losses = Vec::new();
+    while training.begin_step().unwrap() {
+        training.step(&take(&mut order, accumulation as usize), &mut forward).unwrap();
+        while let Some(report) = training.take_report() {
+            losses.push((report.loss.to_bits(), report.gradient_norm.to_bits()));
+        }
+    }
+    drop(forward);
+    (bits(&model), format!("{losses:?} {:?}", optimizer.state().unwrap()))
+}
+
+#[test]
+fn a_captured_step_gives_the_bits_of_an_eager_one() {
+    for config in small_models() {
+        for accumulation in [1, 3] {
+            let (eager, captured) =
+                (run(config, false, accumulation), run(config, true, accumulation));
+            assert_eq!(eager, captured, "{config:?}, {accumulation} parts");
+        }
+    }
+}
+
+#[test]
+fn the_same_run_twice_gives_the_same_bits() {
+    for config in small_models() {
+        assert_eq!(run(config, true, 1), run(config, true, 1), "{config:?}");
+    }
+}
+
+/// Trains until `stop`, starting from a checkpoint if there is one.
+fn leg(config: ModelConfig, from: Option<&Checkpoint>, stop: u64) -> Checkpoint {
+    let engine = engine();
+    // Another seed than the first leg's: nothing of the fresh weights may survive a load.
+    let model = config.build(&engine, 11 + stop).unwrap();
+    let mut optimizer = AdamW::new(model.all_parameters().unwrap(), 0.01).unwrap();
+    let mut training = ItTraining::new_captured(&engine, &mut optimizer, settings(1)).unwrap();
+    let mut cursor = DataCursor::shuffled(8);
+    if let Some(checkpoint) = from {
+        let state = checkpoint.training.as_ref().unwrap();
+        model.load(checkpoint).unwrap();
+        training.resume(state).unwrap();
+        cursor = state.data;
+    }
+    let mut order = corpus().batches(4, 10, cursor).unwrap();
+    let mut forward = step_of(&model);
+    while training.steps_done() < stop && training.begin_step().unwrap() {
+        training.step(&[order.next_batch()], &mut forward).unwrap();
+    }
+    let run = RunIdentity {
+        model: &model,
+        tokenizer: &TokenizerConfig::Byte,
+        cursor: order.cursor(),
+        sampled: 0,
+        validation_loss: None,
+        best_validation_loss: None,
+        elapsed_seconds: 0.0,
+        metadata: &BTreeMap::new(),
+    };
+    training.checkpoint(&run).unwrap()
+}
+
+#[test]
+fn a_resumed_run_gives_the_bits_of_an_uninterrupted_one() {
+    for config in small_models() {
+        let halfway = leg(config, None, 3);
+        let mut straight = halfway.clone();
+        for stop in 4..=8 {
+            straight = leg(config, Some(&straight), stop);
+        }
+        let resumed = leg(config, Some(&halfway), 8);
+        assert_eq!(resumed, straight, "{config:?}");
+        assert_eq!(resumed.training.as_ref().unwrap().step, 8);
+        assert_ne!(resumed.tensors, halfway.tensors);
+    }
+}
