@@ -39,12 +39,14 @@ fn check_rows(tree: &Tree, rows: &[Row], refusals: &mut Vec<Refusal>) {
         Ok(text) => text,
         Err(error) => return refusals.push(Refusal::io(tree.lock(), error)),
     };
+    let before = refusals.len();
     compare_lock(&Locked::parse(&locked), &lines, refusals);
+    let every_column_fits = refusals.len() == before;
     if lines.len() < rows.len() {
         return;
     }
     let texts = texts(rows, &lines);
-    if refusals.is_empty() && texts.lock != locked {
+    if every_column_fits && texts.lock != locked {
         let line = first_difference(&texts.lock, &locked);
         refusals.push(Refusal::Text { path: tree.lock(), line });
     }

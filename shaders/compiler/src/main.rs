@@ -21,7 +21,14 @@ use oa_shader_catalog::{Refusal, Tree, drift};
 use compile::Compiler;
 use validate::Validator;
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
+    run().unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [mode, root, scratch, validator] = arguments.as_slice() else {
         bail!("usage: oa-shader-compiler <write|bless|check> <root> <scratch> <spirv-val>");
