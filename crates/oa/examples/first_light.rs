@@ -9,8 +9,7 @@
 use oa::ml::data::{ByteTokenizer, DataCursor, TextDataset, Tokenizer, contract_corpus};
 use oa::ml::model::ContractTransformerConfig;
 use oa::ml::train::RunIdentity;
-use oa::{Engine, io, ml};
-use plotters::prelude::*;
+use oa::{Engine, io, ml, picture};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -102,7 +101,7 @@ fn train(folder: &Path) -> Outcome<()> {
     };
     let bytes = io::save(model_file(folder), &training.checkpoint(&run)?)?;
     std::fs::write(text_file(folder), &continued)?;
-    draw(&losses, &folder.join("loss.svg"))?;
+    picture::loss_svg(folder.join("loss.svg"), "first light", &losses, &[])?;
     println!("saved {bytes} bytes to {}", model_file(folder).display());
 
     check(measured.accuracy >= ACCURACY, "the model did not learn its text")?;
@@ -133,30 +132,13 @@ fn continuation(model: &ml::Model, corpus: &[u8]) -> Outcome<Vec<u8>> {
 }
 
 /// Takes over the losses that have been read, and prints one in fifty.
-fn note(training: &mut ml::ItTraining, losses: &mut Vec<f32>) {
+fn note(training: &mut ml::ItTraining, losses: &mut Vec<(f64, f64)>) {
     while let Some(report) = training.take_report() {
         if report.step % 50 == 0 || report.step + 1 == STEPS {
             println!("step {:>3}  loss {:.4}", report.step, report.loss);
         }
-        losses.push(report.loss);
+        losses.push((report.step as f64, f64::from(report.loss)));
     }
-}
-
-/// Draws the losses as a picture that scales.
-fn draw(losses: &[f32], path: &Path) -> Outcome<()> {
-    let top = losses.iter().copied().fold(0.1, f32::max);
-    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption("loss in nats by step", ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(28)
-        .y_label_area_size(44)
-        .build_cartesian_2d(0..losses.len(), 0.0..top)?;
-    chart.configure_mesh().draw()?;
-    chart.draw_series(LineSeries::new(losses.iter().copied().enumerate(), &BLUE))?;
-    root.present()?;
-    Ok(())
 }
 
 fn check(holds: bool, otherwise: &'static str) -> Outcome<()> {
