@@ -49,7 +49,8 @@ impl RnnLayer {
 /// Stacked layers: layer l + 1 reads the hidden states of layer l.
 #[derive(Clone, Debug)]
 pub struct Rnn {
-    layers: Vec<RnnLayer>,
+    /// The layers, first to last.
+    pub layers: Vec<RnnLayer>,
 }
 
 impl Rnn {

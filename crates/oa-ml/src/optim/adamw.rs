@@ -101,7 +101,7 @@ impl AdamW {
     pub fn with_config(parameters: Parameters, config: AdamWConfig) -> Result<AdamW> {
         config.check()?;
         let (engine, layout) = (parameters.engine(), parameters.layout());
-        let elems = layout.elems().max(1);
+        let elems = layout.elems();
         let (m, v) = (engine.arena("moment 1", elems)?, engine.arena("moment 2", elems)?);
         let table = layout.decay_table();
         let decay = engine.constant_f32([table.len()], &table)?;
@@ -148,7 +148,8 @@ impl AdamW {
     }
 
     /// Records one update with the learning rate `rate`; see [`AdamWConfig::hyper`] for
-    /// `max_norm`. Returns the global gradient norm before clipping, f32 `[1]`.
+    /// `max_norm`. Returns the global gradient norm before clipping, f32 `[1]`; hold it until the
+    /// update was submitted.
     ///
     /// # Errors
     ///

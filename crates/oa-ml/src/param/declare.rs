@@ -52,14 +52,19 @@ impl ParameterStore {
     /// # Errors
     ///
     /// When device memory is short.
+    ///
+    /// # Panics
+    ///
+    /// When nothing was declared: a model has parameters.
     pub fn finalise(self) -> Result<Parameters> {
+        assert!(self.layout.elems() > 0, "a model has parameters");
         let mut host = vec![0.0f32; self.layout.elems()];
         for (index, (slot, init)) in self.layout.slots().iter().zip(&self.init).enumerate() {
             let values = init.values(self.seed, index as u32, slot.shape.elems());
             host[slot.range()].copy_from_slice(&values);
         }
         let engine = &self.inner.engine;
-        let arena = engine.arena("parameters", self.layout.elems().max(1))?;
+        let arena = engine.arena("parameters", self.layout.elems())?;
         engine.write_state(&arena.whole(), bytemuck::cast_slice(&host))?;
         Parameters::finalised(self.inner, Values::new(self.layout, arena))
     }

@@ -51,7 +51,7 @@ pub(crate) struct Gradients {
 impl Gradients {
     pub(super) fn new(parameters: &Parameters) -> Result<Gradients> {
         let layout = parameters.layout();
-        let arena = parameters.engine().arena("gradients", layout.elems().max(1))?;
+        let arena = parameters.engine().arena("gradients", layout.elems())?;
         let window = |slot: &super::Slot| arena.state(&slot.name, slot.offset, slot.shape);
         let states: Vec<State> = layout.slots().iter().map(window).collect();
         let flags = vec![false; states.len()];

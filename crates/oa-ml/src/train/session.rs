@@ -161,7 +161,7 @@ impl<'a> ItTraining<'a> {
         let rate = self.rate();
         let norm = self.optimizer.step(rate, self.config.max_norm)?;
         self.engine.submit()?;
-        self.completed(rate, Outcome::Values { loss: loss.clone(), norm })
+        self.completed(rate, Outcome::Values { norm, loss: loss.clone() })
     }
 
     /// Runs the open step: `forward` gives the loss of each part of the batch. An eager session

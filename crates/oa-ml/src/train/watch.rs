@@ -32,8 +32,9 @@ pub struct StepReport {
 
 /// Where a submitted step's loss and norm will be.
 pub(super) enum Outcome {
-    /// Values of an eager step.
-    Values { loss: Tensor, norm: Tensor },
+    /// Values of an eager step. The norm's buffer goes back to the engine's pool first, so that
+    /// each comes out again for the same purpose, and bindings repeat.
+    Values { norm: Tensor, loss: Tensor },
     /// Outputs 0 and 1 of a replay.
     Replay(Event),
 }
@@ -41,7 +42,7 @@ pub(super) enum Outcome {
 impl Outcome {
     fn read(&self) -> Result<(f32, f32)> {
         match self {
-            Outcome::Values { loss, norm } => Ok((loss.item()?, norm.item()?)),
+            Outcome::Values { norm, loss } => Ok((loss.item()?, norm.item()?)),
             Outcome::Replay(event) => {
                 let mut value = [0.0f32; 2];
                 let (loss, norm) = value.split_at_mut(1);
