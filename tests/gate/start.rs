@@ -1,0 +1,57 @@
+//! Suite `start`: what opening an engine costs, seen from a process that does nothing else.
+//!
+//! At most 0.3 CPU-seconds and 150 MB of memory, and no pipeline is built before one is needed.
+
+use crate::context::{Context, Outcome, status_kib, trial};
+use crate::process::{self, Numbers};
+use anyhow::{Context as _, Result, ensure};
+use libtest_mimic::Trial;
+use oa_tests::case::Checks;
+use oa_tests::compare::{Metric, Tolerance};
+use std::sync::Arc;
+
+/// Most CPU-seconds, user and system.
+const CPU_SECONDS: f64 = 0.3;
+/// Most megabytes of resident memory at the peak.
+const RESIDENT_MB: f64 = 150.0;
+/// Ticks of `/proc/self/stat` in a second: fixed by the kernel's interface on every architecture
+/// that Vulkan drivers exist for.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// One trial.
+pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
+    vec![trial(context, "start/engine", check)]
+}
+
+fn check(context: &Context, checks: &mut Checks) -> Result<Outcome> {
+    let numbers = process::ask(context, "start")?;
+    for (name, limit) in [("cpu_seconds", CPU_SECONDS), ("resident_mb", RESIDENT_MB)] {
+        let got = *numbers.get(name).with_context(|| format!("the probe gave no {name}"))?;
+        println!("    {name}: {got:.2} of at most {limit}");
+        let tolerance = Tolerance { metric: Metric::Absolute, limit };
+        checks.floats("start", name, (&[got as f32], &[0.0]), tolerance);
+    }
+    Ok(Outcome::Checked)
+}
+
+/// Opens an engine and says what the process has used since it began.
+pub fn measure(context: &Context) -> Result<Numbers> {
+    let engine = context.engine()?;
+    let numbers = Numbers::from([
+        ("cpu_seconds".to_owned(), cpu_seconds()?),
+        ("resident_mb".to_owned(), status_kib("VmHWM")? as f64 / 1000.0 * 1.024),
+    ]);
+    ensure!(engine.plans_compiled() == 0, "opening an engine compiled a plan");
+    Ok(numbers)
+}
+
+/// CPU-seconds of this process and its threads.
+fn cpu_seconds() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").context("reading /proc/self/stat")?;
+    // The name in parentheses may hold spaces; utime and stime are fields 14 and 15.
+    let (_, after) = text.rsplit_once(')').context("/proc/self/stat has a name")?;
+    let ticks: Vec<f64> =
+        after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    ensure!(ticks.len() == 2, "/proc/self/stat has no CPU times");
+    Ok(ticks.iter().sum::<f64>() / TICKS_PER_SECOND)
+}
