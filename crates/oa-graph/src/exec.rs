@@ -102,6 +102,15 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Fills everything that a replay has to write before it reads it.
+    pub(crate) fn poison(&self, gpu: &Gpu, byte: u8) -> Result<()> {
+        for buffer in [&self.arena, &self.inputs].into_iter().flatten() {
+            let whole = buffer.whole();
+            gpu.upload(&whole, &vec![byte; whole.len_bytes() as usize])?;
+        }
+        Ok(())
+    }
+
     /// Bytes of device memory held.
     pub(crate) fn device_bytes(&self) -> u64 {
         let buffers = [&self.arena, &self.inputs, &self.constants];

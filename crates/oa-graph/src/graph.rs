@@ -207,9 +207,20 @@ impl Graph {
         })
     }
 
-    /// Records one op; its shape rule runs here, so a mistake is reported at the caller's line.
+    /// Records one op of the table; its shape rule runs here, so a mistake is reported at the
+    /// caller's line. The methods of [`Tensor`] are the usual way in; this one is for those who walk
+    /// the table.
+    ///
+    /// # Errors
+    ///
+    /// When the op does not take these inputs, when they belong to different graphs, or when one
+    /// is the value of a state that has changed since.
+    ///
+    /// # Panics
+    ///
+    /// Without any input: an op has at least one.
     #[track_caller]
-    pub(crate) fn record(
+    pub fn record(
         def: &'static OpDef,
         attrs: Attrs,
         inputs: &[&Tensor],

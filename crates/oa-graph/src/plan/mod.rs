@@ -160,6 +160,16 @@ impl ExecutionPlan {
         }
     }
 
+    /// Fills the plan's transients and inputs with a byte, after everything submitted so far. A
+    /// replay writes each of them before it reads it, so this changes no result: tests prove it so.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails.
+    pub fn poison(&self, byte: u8) -> Result<()> {
+        self.inner.memory.poison(&self.inner.engine.gpu, byte)
+    }
+
     /// The plan as text: stable for the same graph and capabilities.
     pub fn dump(&self) -> String {
         dump::dump(&self.inner.program)
