@@ -220,11 +220,7 @@ impl Graph {
     ///
     /// Without any input: an op has at least one.
     #[track_caller]
-    pub fn record(
-        def: &'static OpDef,
-        attrs: Attrs,
-        inputs: &[&Tensor],
-    ) -> Result<Vec<Tensor>> {
+    pub fn record(def: &'static OpDef, attrs: Attrs, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let site = Location::caller();
         let graph = &inputs.first().expect("an op has at least one input").value.node.graph;
         if inputs.iter().any(|input| !Arc::ptr_eq(&input.value.node.graph, graph)) {
