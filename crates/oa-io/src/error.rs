@@ -93,7 +93,9 @@ impl Error {
                 format!("cannot load {}", path.display())
             }
             Error::Unstorable { path, .. } => format!("cannot save to {}", path.display()),
-            Error::NoCheckpoint { folder } => format!("cannot resume from {}", folder.display()),
+            Error::NoCheckpoint { folder } => {
+                format!("cannot find a checkpoint in {}", folder.display())
+            }
         }
     }
 
@@ -118,7 +120,7 @@ impl Error {
             Error::Architecture { .. } => {
                 "give the file of the right model, or leave the architecture to the file"
             }
-            Error::NoCheckpoint { .. } => "check the folder, or start the run without resuming",
+            Error::NoCheckpoint { .. } => "give the folder of a run, or a file",
         }
     }
 }

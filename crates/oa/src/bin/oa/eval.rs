@@ -1,0 +1,111 @@
+//! `oa eval`: how well a model predicts a text.
+
+use crate::failure::{Explain, Failure};
+use crate::flags::{Common, EvalFlags, Part};
+use crate::{open, output};
+use indicatif::{ProgressBar, ProgressStyle};
+use oa::ml::data::{Batch, DataCursor, TextDataset, TokenView};
+use oa::ml::{Evaluation, Model};
+use serde_json::json;
+use std::path::Path;
+use std::time::Instant;
+
+/// Seed of the windows that evaluations draw: the same in each, so that losses compare.
+const WINDOWS_SEED: u64 = 0xE7A1;
+
+/// Tokens of a sequence for a model that has no limit.
+const FREE_CONTEXT: usize = 64;
+
+/// Runs `oa eval`.
+pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
+    let file = open::model_file(&flags.model)?;
+    let text = open::text(flags.data.as_deref())?;
+    let engine = open::engine(common)?;
+    let (model, checkpoint) = open::model(&engine, &file)?;
+    let data = open::dataset(&text, &checkpoint)?;
+    let view = part(&data, flags);
+    let context = flags.context.or(model.config().context()).unwrap_or(FREE_CONTEXT);
+    let started = Instant::now();
+    let measured = match flags.batches {
+        Some(count) => windows(&model, &view, flags.batch, context, count)?,
+        None => pass(&model, &view, flags.batch, context)?,
+    };
+    tell(common, &file, &measured, started.elapsed().as_secs_f64())
+}
+
+fn part(data: &TextDataset, flags: &EvalFlags) -> TokenView {
+    let built_in = flags.data.is_none();
+    match flags.part.unwrap_or(if built_in { Part::Whole } else { Part::Validation }) {
+        Part::Train => data.train(),
+        Part::Validation => data.validation(),
+        Part::Whole => data.whole(),
+    }
+}
+
+/// Measures a number of batches of random windows, the same windows each time.
+pub fn windows(
+    model: &Model,
+    view: &TokenView,
+    batch: usize,
+    context: usize,
+    count: usize,
+) -> Result<Evaluation, Failure> {
+    let cursor = DataCursor::shuffled(WINDOWS_SEED);
+    let batches = view.batches(batch, context, cursor).explain("cannot evaluate")?;
+    let batches = std::iter::repeat_with({
+        let mut batches = batches;
+        move || batches.next_batch()
+    });
+    measure(model, batches.take(count), count)
+}
+
+fn pass(
+    model: &Model,
+    view: &TokenView,
+    batch: usize,
+    context: usize,
+) -> Result<Evaluation, Failure> {
+    let batches = view.pass(batch, context).explain("cannot evaluate")?;
+    let count = (view.tokens().len() - 1).div_ceil(context).div_ceil(batch);
+    measure(model, batches, count)
+}
+
+fn measure(
+    model: &Model,
+    batches: impl Iterator<Item = Batch>,
+    count: usize,
+) -> Result<Evaluation, Failure> {
+    let style = ProgressStyle::with_template("evaluating {bar:30} {pos}/{len} batches, {eta}")
+        .expect("the template is right");
+    let bar = ProgressBar::new(count as u64).with_style(style);
+    let measured = oa::ml::evaluate(model, bar.wrap_iter(batches));
+    bar.finish_and_clear();
+    measured.explain("the evaluation stopped")
+}
+
+fn tell(common: &Common, file: &Path, measured: &Evaluation, seconds: f64) -> Result<(), Failure> {
+    let Evaluation { loss, accuracy, predictions } = *measured;
+    if common.json {
+        output::json(&json!({
+            "event": "evaluation",
+            "file": file,
+            "loss": loss,
+            "bits": measured.bits(),
+            "perplexity": measured.perplexity(),
+            "accuracy": accuracy,
+            "predictions": predictions,
+            "seconds": seconds,
+        }))?;
+    } else {
+        output::text(&format!(
+            "loss        {loss:.4} nats ({:.4} bits, perplexity {:.2}) a token\n\
+             accuracy    {:.2} %\n\
+             predictions {} in {seconds:.1} s\n",
+            measured.bits(),
+            measured.perplexity(),
+            100.0 * accuracy,
+            output::count(predictions),
+        ))?;
+    }
+    Ok(())
+}

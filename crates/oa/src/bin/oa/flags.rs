@@ -1,0 +1,190 @@
+//! The flags of every task, as clap reads them.
+//!
+//! The settings of a run are beside, because a file may give them too.
+
+use crate::settings::Settings;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Trains and runs small models on any Vulkan device.
+#[derive(Debug, Parser)]
+#[command(name = "oa", version, about, max_term_width = 100)]
+pub struct Arguments {
+    /// What every task takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub task: Task,
+}
+
+/// Flags of every task.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Common {
+    /// Write JSON for programs instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// The device: its number, a part of its name, or its UUID. `oa devices` lists them; the
+    /// default is OA_DEVICE, else the best one.
+    #[arg(long, global = true, value_name = "DEVICE")]
+    pub device: Option<String>,
+}
+
+/// The tasks.
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// List every Vulkan device, what it can do, and why it would be refused.
+    Devices,
+    /// Check driver, device and layers, and compute something.
+    Doctor,
+    /// Train a model on a text; without --data, on the built-in corpus.
+    Train(Box<TrainFlags>),
+    /// Measure a model on a text.
+    Eval(EvalFlags),
+    /// Continue a text with a model, streamed as it comes.
+    Generate(GenerateFlags),
+    /// Say what a file holds.
+    Inspect(InspectFlags),
+}
+
+/// Flags of `oa train`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TrainFlags {
+    /// Settings from a TOML file, whose keys are these flags; flags win over the file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Continue a run from a checkpoint, or from the newest one of a run's folder (the default is
+    /// --out). The checkpoint holds all settings.
+    #[arg(long, value_name = "FILE|FOLDER", num_args = 0..=1, default_missing_value = "")]
+    pub resume: Option<PathBuf>,
+    /// Replay each step as one captured plan (the default).
+    #[arg(long, conflicts_with = "eager")]
+    pub captured: bool,
+    /// Record each step anew.
+    #[arg(long)]
+    pub eager: bool,
+    /// The settings of the run.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Which part of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// The first nine tenths.
+    Train,
+    /// The last tenth.
+    #[default]
+    Validation,
+    /// All of it.
+    Whole,
+}
+
+/// Flags of `oa eval`.
+#[derive(Args, Clone, Debug)]
+pub struct EvalFlags {
+    /// A checkpoint, or the folder of a run.
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// The text; without it, the built-in corpus.
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// Which part of the text; the default is `validation`, or `whole` for the built-in corpus.
+    #[arg(long, value_enum)]
+    pub part: Option<Part>,
+    /// Sequences computed at a time.
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub batch: usize,
+    /// Tokens of a sequence; the default is the model's context.
+    #[arg(long, value_name = "N")]
+    pub context: Option<usize>,
+    /// Only this many batches of random windows, the same each time; the default is one pass over
+    /// the whole part.
+    #[arg(long, value_name = "N")]
+    pub batches: Option<usize>,
+}
+
+/// Flags of `oa generate`.
+#[derive(Args, Clone, Debug)]
+pub struct GenerateFlags {
+    /// A checkpoint, or the folder of a run.
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// The text to continue.
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file", default_value = "\n")]
+    pub prompt: String,
+    /// A file that holds the text to continue.
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+    /// Tokens to generate.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub tokens: usize,
+    /// How freely tokens are chosen; 0 always takes the likeliest.
+    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    pub temperature: f32,
+    /// Choose among the N likeliest tokens only; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub top_k: u32,
+    /// Choose among the likeliest tokens that together reach this probability.
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub top_p: f32,
+    /// Seed of the choices.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Leave the prompt out of the output.
+    #[arg(long)]
+    pub no_echo: bool,
+}
+
+/// Flags of `oa inspect`.
+#[derive(Args, Clone, Debug)]
+pub struct InspectFlags {
+    /// A checkpoint, or the folder of a run.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Check every byte of the file too.
+    #[arg(long)]
+    pub verify: bool,
+    /// List every tensor.
+    #[arg(long)]
+    pub tensors: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn resume_takes_a_place_or_none() {
+        let resume = |arguments: &[&str]| {
+            let arguments = ["oa", "train"].iter().chain(arguments);
+            match Arguments::try_parse_from(arguments).unwrap().task {
+                Task::Train(flags) => flags.resume,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(resume(&[]), None);
+        assert_eq!(resume(&["--resume"]), Some(PathBuf::new()));
+        assert_eq!(resume(&["--resume", "runs/a", "--json"]), Some("runs/a".into()));
+        assert_eq!(resume(&["--resume", "--out", "runs/a"]), Some(PathBuf::new()));
+    }
+
+    #[test]
+    fn wrong_calls_are_refused() {
+        let refuse = |arguments: &[&str]| {
+            let error = Arguments::try_parse_from(arguments).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+        };
+        refuse(&["oa", "train", "--eager", "--captured"]);
+        refuse(&["oa", "train", "--layers", "many"]);
+        refuse(&["oa", "train", "--hiden", "3"]);
+        refuse(&["oa", "generate"]);
+        refuse(&["oa", "dance"]);
+    }
+}

@@ -1,0 +1,56 @@
+//! What every task opens: a device, a model file, a text.
+
+use crate::failure::{Explain, Failure};
+use crate::flags::Common;
+use oa::ml::data::{TextDataset, contract_corpus};
+use oa::ml::{Checkpoint, Model};
+use oa::{DeviceRequest, Engine, EngineOptions};
+use std::path::{Path, PathBuf};
+
+/// The wish for a device: the environment's, with the flag over it.
+pub fn request(common: &Common) -> DeviceRequest {
+    let mut request = DeviceRequest::from_env();
+    if common.device.is_some() {
+        request.selector = common.device.clone();
+    }
+    request
+}
+
+/// Opens the device.
+pub fn engine(common: &Common) -> Result<Engine, Failure> {
+    let options = EngineOptions { device: request(common), ..EngineOptions::default() };
+    Engine::open(options).explain("cannot open a Vulkan device")
+}
+
+/// The file that a path means: itself, or the newest checkpoint of a run's folder.
+pub fn model_file(path: &Path) -> Result<PathBuf, Failure> {
+    if path.is_dir() {
+        return Ok(oa::io::CheckpointFolder::newest(path)?);
+    }
+    Ok(path.to_owned())
+}
+
+/// Loads a file and builds its model on a device.
+pub fn model(engine: &Engine, file: &Path) -> Result<(Model, Checkpoint), Failure> {
+    let checkpoint = oa::io::load(file)?;
+    let sentence = format!("cannot build the model of {}", file.display());
+    let model = checkpoint.model.build(engine, 0).explain(&sentence)?;
+    model.load(&checkpoint).explain(&sentence)?;
+    Ok((model, checkpoint))
+}
+
+/// The bytes of a text; without a file, the built-in corpus.
+pub fn text(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    match file {
+        Some(path) => {
+            std::fs::read(path).map_err(|error| Failure::file("read the text", path, &error))
+        }
+        None => Ok(contract_corpus()),
+    }
+}
+
+/// A text as tokens of a checkpoint's tokenizer.
+pub fn dataset(text: &[u8], checkpoint: &Checkpoint) -> Result<TextDataset, Failure> {
+    let tokenizer = checkpoint.tokenizer.build();
+    TextDataset::from_bytes(text, tokenizer.as_ref()).explain("cannot use this text")
+}

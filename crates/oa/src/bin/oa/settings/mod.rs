@@ -1,0 +1,256 @@
+//! Settings of a run: as flags, as a file, and resolved.
+//!
+//! Every setting is optional until it is resolved, so that "not given" and "given with the default"
+//! are told apart: a setting that the chosen architecture, schedule or order has no use for is an
+//! error, not ignored.
+
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+pub use resolve::{Mode, Plan, Routine, resolve};
+
+use crate::failure::{End, Failure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// A family of models with its defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arch {
+    /// Pre-norm decoder: RMSNorm, rotary positions, SwiGLU.
+    #[default]
+    Transformer,
+    /// Elman network.
+    Rnn,
+    /// The teaching contract's Transformer, with its fixed sizes.
+    ContractTransformer,
+    /// The teaching contract's recurrent network, with its fixed sizes.
+    ContractRnn,
+}
+
+/// How the learning rate moves after the warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScheduleKind {
+    /// It stays.
+    #[default]
+    Constant,
+    /// A cosine down to --min-ratio.
+    Cosine,
+    /// It stays, then falls to --min-ratio over the last --decay steps.
+    Wsd,
+}
+
+/// Shape of the fall at the end of a `wsd` schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fall {
+    /// A line.
+    #[default]
+    Linear,
+    /// One minus the square root.
+    Sqrt,
+}
+
+/// Which pairs of channels rotary positions turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rope {
+    /// Channel i with channel i + d/2.
+    #[default]
+    Half,
+    /// Channel 2i with channel 2i + 1.
+    Pair,
+}
+
+/// In which order windows of the text are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Random windows.
+    Shuffled,
+    /// The windows of the teaching contract.
+    Contract,
+}
+
+/// Every setting that flags or a file may give.
+#[derive(clap::Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Settings {
+    /// The text to learn; without it, the built-in corpus.
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    pub data: Option<PathBuf>,
+    /// Train and evaluate on all of the text, for texts to be learned by heart. Otherwise the last
+    /// tenth validates.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Data")]
+    pub whole: Option<bool>,
+    /// Order of the windows [default: shuffled; contract with the built-in corpus].
+    #[arg(long, value_enum, help_heading = "Data")]
+    pub order: Option<Order>,
+    /// Sequences of a batch [default: 12; contract: 64].
+    #[arg(long, value_name = "N", help_heading = "Data")]
+    pub batch: Option<usize>,
+    /// Tokens of a sequence [default: 64; contract: 16, fixed].
+    #[arg(long, value_name = "N", help_heading = "Data")]
+    pub context: Option<usize>,
+
+    /// The architecture [default: transformer].
+    #[arg(long, value_enum, help_heading = "Model")]
+    pub arch: Option<Arch>,
+    /// Width of the residual stream or the embedding [default: 128].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub width: Option<usize>,
+    /// Blocks or recurrent layers [default: transformer 4, rnn 1].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub layers: Option<usize>,
+    /// rnn: width of the hidden state [default: the width].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub hidden: Option<usize>,
+    /// transformer: attention heads [default: 4].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub heads: Option<usize>,
+    /// transformer: key-value heads [default: as many as heads].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub kv_heads: Option<usize>,
+    /// transformer: channels of a head [default: width / heads].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub head_dim: Option<usize>,
+    /// transformer: width of the feed-forward layer [default: 8/3 of the width, rounded up to 8].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub ff: Option<usize>,
+    /// transformer: channels that rotary positions pair [default: half].
+    #[arg(long, value_enum, help_heading = "Model")]
+    pub rope: Option<Rope>,
+    /// transformer: base of the rotary angles [default: 10000].
+    #[arg(long, value_name = "X", help_heading = "Model")]
+    pub rope_base: Option<f64>,
+    /// transformer: normalise queries and keys per head.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Model")]
+    pub qk_norm: Option<bool>,
+    /// transformer: use the embedding as the head too.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Model")]
+    pub tied: Option<bool>,
+    /// transformer: share of residual elements dropped while training [default: 0].
+    #[arg(long, value_name = "P", help_heading = "Model")]
+    pub dropout: Option<f32>,
+
+    /// Optimizer steps of the whole run [default: 200; contract: 300].
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub steps: Option<u64>,
+    /// Batches that make one step [default: 1].
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub accumulation: Option<u32>,
+    /// Learning rate [default: 0.001; contract: 0.01].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub lr: Option<f64>,
+    /// Steps in which the rate rises to --lr [default: 20; contract: 0].
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub warmup: Option<u64>,
+    /// How the rate moves then [default: constant].
+    #[arg(long, value_enum, help_heading = "Training")]
+    pub schedule: Option<ScheduleKind>,
+    /// cosine, wsd: last rate over --lr [default: 0.1].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub min_ratio: Option<f64>,
+    /// wsd: steps of the fall [default: a fifth of the run].
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub decay: Option<u64>,
+    /// wsd: shape of the fall [default: linear].
+    #[arg(long, value_enum, help_heading = "Training")]
+    pub fall: Option<Fall>,
+    /// Largest gradient norm; 0 for no clipping [default: 1].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub clip: Option<f32>,
+    /// Weight decay of matrices [default: 0.1].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub weight_decay: Option<f64>,
+    /// Decay of the first moment [default: 0.9].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub beta1: Option<f64>,
+    /// Decay of the second moment [default: 0.95].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub beta2: Option<f64>,
+    /// Added to the root of the second moment [default: 1e-8].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub eps: Option<f64>,
+    /// Seed of weights, order and dropout [default: 0; contract: 20260714].
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub seed: Option<u64>,
+
+    /// Folder of the run [default: runs/ARCH-1, -2, ..].
+    #[arg(long, value_name = "FOLDER", help_heading = "Run")]
+    pub out: Option<PathBuf>,
+    /// Steps between checkpoints; 0 for one at the end only [default: 50].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub checkpoint_every: Option<u64>,
+    /// Checkpoints to keep [default: 3].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub keep: Option<usize>,
+    /// Steps between evaluations; 0 for one at the end only [default: 100].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub eval_every: Option<u64>,
+    /// Batches of an evaluation, the same random windows each time [default: 20].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub eval_batches: Option<usize>,
+    /// How steps execute; the flags are --captured and --eager.
+    #[arg(skip)]
+    pub mode: Option<Mode>,
+}
+
+impl Settings {
+    /// The settings of a TOML file.
+    pub fn from_file(path: &Path) -> Result<Settings, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::file("read the settings", path, &error))?;
+        toml::from_str(&text).map_err(|error| {
+            let sentence = format!("cannot use the settings in {}", path.display());
+            let cause = error.to_string().trim_end().to_owned();
+            Failure::new(End::Usage, sentence, cause, "see `oa train --help` for the settings")
+        })
+    }
+
+    /// These settings, and where they say nothing those of `below`.
+    pub fn over(&self, below: &Settings) -> Settings {
+        let mut merged = below.given();
+        merged.extend(self.given());
+        let value = Value::Object(merged);
+        serde_json::from_value(value).expect("what settings wrote is settings")
+    }
+
+    /// Refuses numbers that are none: no setting has a use for them.
+    pub fn check_numbers(&self) -> Result<(), Failure> {
+        let small = |x: Option<f32>| x.map(f64::from);
+        let numbers = [
+            ("rope-base", self.rope_base),
+            ("dropout", small(self.dropout)),
+            ("lr", self.lr),
+            ("min-ratio", self.min_ratio),
+            ("clip", small(self.clip)),
+            ("weight-decay", self.weight_decay),
+            ("beta1", self.beta1),
+            ("beta2", self.beta2),
+            ("eps", self.eps),
+        ];
+        match numbers.into_iter().find(|(_, number)| number.is_some_and(|x| !x.is_finite())) {
+            Some((key, number)) => {
+                let cause = format!("--{key} is {}", number.unwrap_or_default());
+                Err(Failure::usage("cannot start this run", cause, "it must be a finite number"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The settings that are given, by name.
+    pub fn given(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(all)) => all.into_iter().filter(|(_, v)| !v.is_null()).collect(),
+            _ => unreachable!("settings are an object of plain values"),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! From settings to a plan: defaults by architecture, and refusal of what has no use.
+
+use super::{Arch, Fall, Order, Rope, ScheduleKind, Settings};
+use crate::failure::{Explain, Failure};
+use oa::ml::data::DataCursor;
+use oa::ml::model::{ContractTransformerConfig, RnnLmConfig, RopeStyle, TransformerConfig};
+use oa::ml::{AdamWConfig, DecayShape, ItTrainingConfig, ModelConfig, Schedule};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Token ids of the byte tokenizer.
+const BYTES: usize = 256;
+
+/// How the steps of a run execute. Both ways give the same bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// One captured plan, replayed.
+    #[default]
+    Captured,
+    /// Recorded anew each time.
+    Eager,
+}
+
+/// What a run does beside its arithmetic: the part of a plan that a checkpoint keeps as metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Routine {
+    /// The text; the built-in corpus when there is none.
+    pub data: Option<PathBuf>,
+    /// Whether all of the text trains and evaluates.
+    pub whole: bool,
+    /// Sequences of a batch.
+    pub batch: usize,
+    /// Tokens of a sequence.
+    pub context: usize,
+    /// Steps between checkpoints; 0 for one at the end only.
+    pub checkpoint_every: u64,
+    /// Checkpoints to keep.
+    pub keep: usize,
+    /// Steps between evaluations; 0 for one at the end only.
+    pub eval_every: u64,
+    /// Batches of an evaluation.
+    pub eval_batches: usize,
+    /// How steps execute.
+    pub mode: Mode,
+}
+
+/// A run, with every setting decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The model.
+    pub model: ModelConfig,
+    /// Settings of the session.
+    pub training: ItTrainingConfig,
+    /// Settings of the optimizer.
+    pub optimizer: AdamWConfig,
+    /// Where the data order starts.
+    pub cursor: DataCursor,
+    /// The rest.
+    pub routine: Routine,
+}
+
+/// Settings that only some architectures have a use for.
+const SIZES: &[&str] = &[
+    "width",
+    "layers",
+    "hidden",
+    "heads",
+    "kv-heads",
+    "head-dim",
+    "ff",
+    "rope",
+    "rope-base",
+    "qk-norm",
+    "tied",
+    "dropout",
+    "context",
+];
+
+impl Arch {
+    /// Its name as a flag.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arch::Transformer => "transformer",
+            Arch::Rnn => "rnn",
+            Arch::ContractTransformer => "contract-transformer",
+            Arch::ContractRnn => "contract-rnn",
+        }
+    }
+
+    /// The settings of [`SIZES`] that it has a use for.
+    fn sizes(self) -> &'static [&'static str] {
+        match self {
+            Arch::Transformer => &[
+                "width",
+                "layers",
+                "heads",
+                "kv-heads",
+                "head-dim",
+                "ff",
+                "rope",
+                "rope-base",
+                "qk-norm",
+                "tied",
+                "dropout",
+                "context",
+            ],
+            Arch::Rnn => &["width", "layers", "hidden", "context"],
+            Arch::ContractTransformer | Arch::ContractRnn => &[],
+        }
+    }
+
+    fn is_contract(self) -> bool {
+        matches!(self, Arch::ContractTransformer | Arch::ContractRnn)
+    }
+}
+
+/// Decides every setting that was not given, and refuses those without a use.
+pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
+    let arch = settings.arch.unwrap_or_default();
+    refuse_useless(settings, arch)?;
+    let contract = arch.is_contract();
+    let either = |contract_value, value| if contract { contract_value } else { value };
+    let context = settings.context.unwrap_or(either(16, 64));
+    let model = model(settings, arch, context);
+    model.validate().explain("cannot build that model")?;
+    let steps = settings.steps.unwrap_or(either(300, 200));
+    let seed = settings.seed.unwrap_or(either(20_260_714, 0));
+    let built_in = settings.data.is_none();
+    let order = match settings.order {
+        Some(order) => order,
+        None if built_in => Order::Contract,
+        None => Order::Shuffled,
+    };
+    let routine = Routine {
+        data: settings.data.clone(),
+        whole: settings.whole.unwrap_or(built_in),
+        batch: settings.batch.unwrap_or(either(64, 12)),
+        context,
+        checkpoint_every: settings.checkpoint_every.unwrap_or(50),
+        keep: settings.keep.unwrap_or(3),
+        eval_every: settings.eval_every.unwrap_or(100),
+        eval_batches: settings.eval_batches.unwrap_or(20),
+        mode: settings.mode.unwrap_or_default(),
+    };
+    positive("batch", routine.batch as u64)?;
+    positive("context", routine.context as u64)?;
+    positive("steps", steps)?;
+    positive("keep", routine.keep as u64)?;
+    positive("eval-batches", routine.eval_batches as u64)?;
+    let accumulation = settings.accumulation.unwrap_or(1);
+    positive("accumulation", u64::from(accumulation))?;
+    Ok(Plan {
+        model,
+        training: ItTrainingConfig {
+            total_steps: steps,
+            schedule: schedule(settings, either(0, 20), steps)?,
+            max_norm: clip(settings)?,
+            accumulation,
+            seed,
+        },
+        optimizer: optimizer(settings, if contract { 0.01 } else { 0.001 }),
+        cursor: match order {
+            Order::Contract => DataCursor::CONTRACT,
+            Order::Shuffled => DataCursor::shuffled(seed),
+        },
+        routine,
+    })
+}
+
+fn refuse_useless(settings: &Settings, arch: Arch) -> Result<(), Failure> {
+    let schedule = settings.schedule.unwrap_or_default();
+    let falls: &[&str] = match schedule {
+        ScheduleKind::Constant => &[],
+        ScheduleKind::Cosine => &["min-ratio"],
+        ScheduleKind::Wsd => &["min-ratio", "decay", "fall"],
+    };
+    let schedule_name = match schedule {
+        ScheduleKind::Constant => "constant",
+        ScheduleKind::Cosine => "cosine",
+        ScheduleKind::Wsd => "wsd",
+    };
+    for key in settings.given().keys() {
+        let key = key.as_str();
+        if SIZES.contains(&key) && !arch.sizes().contains(&key) {
+            let remedy = match arch.sizes() {
+                [] => format!(
+                    "leave it out: the sizes of {} are fixed; `--arch {}` has free ones",
+                    arch.name(),
+                    arch.name().trim_start_matches("contract-")
+                ),
+                sizes => format!("leave it out; its sizes are --{}", sizes.join(", --")),
+            };
+            return Err(useless(key, &format!("--arch {}", arch.name()), remedy));
+        }
+        if ["min-ratio", "decay", "fall"].contains(&key) && !falls.contains(&key) {
+            let remedy = match key {
+                "min-ratio" => "leave it out, or choose --schedule cosine or wsd",
+                _ => "leave it out, or choose --schedule wsd",
+            };
+            return Err(useless(key, &format!("--schedule {schedule_name}"), remedy.into()));
+        }
+    }
+    Ok(())
+}
+
+fn useless(key: &str, choice: &str, remedy: String) -> Failure {
+    let cause = format!("{choice} has no use for --{key}");
+    Failure::usage("cannot start this run", cause, remedy)
+}
+
+fn model(settings: &Settings, arch: Arch, context: usize) -> ModelConfig {
+    match arch {
+        Arch::Transformer => {
+            let defaults = TransformerConfig::default();
+            let width = settings.width.unwrap_or(defaults.width);
+            let heads = settings.heads.unwrap_or(defaults.heads);
+            ModelConfig::Transformer(TransformerConfig {
+                vocab: BYTES,
+                width,
+                layers: settings.layers.unwrap_or(defaults.layers),
+                heads,
+                kv_heads: settings.kv_heads.unwrap_or(heads),
+                head_dim: settings.head_dim.unwrap_or(width / heads.max(1)),
+                ff: settings.ff.unwrap_or((width * 8).div_ceil(3).next_multiple_of(8)),
+                context,
+                rope: match settings.rope.unwrap_or_default() {
+                    Rope::Half => RopeStyle::Half,
+                    Rope::Pair => RopeStyle::Pair,
+                },
+                rope_base: settings.rope_base.unwrap_or(defaults.rope_base),
+                qk_norm: settings.qk_norm.unwrap_or(defaults.qk_norm),
+                tied: settings.tied.unwrap_or(defaults.tied),
+                dropout: settings.dropout.unwrap_or(defaults.dropout),
+                ..defaults
+            })
+        }
+        Arch::Rnn => {
+            let width = settings.width.unwrap_or(128);
+            ModelConfig::Rnn(RnnLmConfig {
+                vocab: BYTES,
+                width,
+                hidden: settings.hidden.unwrap_or(width),
+                layers: settings.layers.unwrap_or(1),
+            })
+        }
+        Arch::ContractTransformer => {
+            ModelConfig::ContractTransformer(ContractTransformerConfig::contract(BYTES))
+        }
+        Arch::ContractRnn => ModelConfig::Rnn(RnnLmConfig::contract(BYTES)),
+    }
+}
+
+fn optimizer(settings: &Settings, lr: f64) -> AdamWConfig {
+    let defaults = AdamWConfig::default();
+    AdamWConfig {
+        lr: settings.lr.unwrap_or(lr),
+        beta1: settings.beta1.unwrap_or(defaults.beta1),
+        beta2: settings.beta2.unwrap_or(defaults.beta2),
+        eps: settings.eps.unwrap_or(defaults.eps),
+        weight_decay: settings.weight_decay.unwrap_or(defaults.weight_decay),
+    }
+}
+
+fn schedule(settings: &Settings, warmup: u64, steps: u64) -> Result<Schedule, Failure> {
+    let warmup = settings.warmup.unwrap_or(warmup);
+    let min_ratio = settings.min_ratio.unwrap_or(0.1);
+    if !(0.0..=1.0).contains(&min_ratio) {
+        return Err(out_of_range("min-ratio", min_ratio, "between 0 and 1"));
+    }
+    Ok(match settings.schedule.unwrap_or_default() {
+        ScheduleKind::Constant => Schedule::Constant { warmup },
+        ScheduleKind::Cosine => Schedule::Cosine { warmup, min_ratio },
+        ScheduleKind::Wsd => Schedule::WarmupStableDecay {
+            warmup,
+            decay: settings.decay.unwrap_or(steps.div_ceil(5)),
+            min_ratio,
+            shape: match settings.fall.unwrap_or_default() {
+                Fall::Linear => DecayShape::Linear,
+                Fall::Sqrt => DecayShape::Sqrt,
+            },
+        },
+    })
+}
+
+fn clip(settings: &Settings) -> Result<f32, Failure> {
+    let clip = settings.clip.unwrap_or(1.0);
+    if clip >= 0.0 && clip.is_finite() {
+        return Ok(clip);
+    }
+    Err(out_of_range("clip", f64::from(clip), "a number that is not negative"))
+}
+
+fn positive(key: &str, value: u64) -> Result<(), Failure> {
+    if value > 0 { Ok(()) } else { Err(out_of_range(key, 0.0, "at least 1")) }
+}
+
+fn out_of_range(key: &str, value: f64, allowed: &str) -> Failure {
+    let cause = format!("--{key} is {value}");
+    Failure::usage("cannot start this run", cause, format!("it must be {allowed}"))
+}

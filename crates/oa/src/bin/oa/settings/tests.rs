@@ -1,0 +1,102 @@
+//! Defaults, merging, and what is refused.
+
+use super::{Arch, Mode, Order, ScheduleKind, Settings, resolve};
+use oa::ml::data::DataCursor;
+use oa::ml::{ModelConfig, Schedule};
+use std::path::PathBuf;
+
+fn refuse(settings: Settings) -> String {
+    let failure = resolve(&settings).expect_err("useless or impossible settings");
+    assert_eq!(failure.code(), 2);
+    failure.to_string()
+}
+
+#[test]
+fn a_text_alone_gives_the_published_transformer() {
+    let plan =
+        resolve(&Settings { data: Some("plays.txt".into()), ..Settings::default() }).unwrap();
+    assert_eq!(plan.model.parameter_count(), 857_216);
+    assert_eq!(plan.model, ModelConfig::Transformer(Default::default()));
+    assert_eq!((plan.routine.batch, plan.routine.context, plan.routine.whole), (12, 64, false));
+    assert_eq!(plan.training.total_steps, 200);
+    assert_eq!(plan.training.schedule, Schedule::Constant { warmup: 20 });
+    assert_eq!(plan.training.max_norm, 1.0);
+    let optimizer = plan.optimizer;
+    assert_eq!((optimizer.lr, optimizer.beta1, optimizer.beta2), (0.001, 0.9, 0.95));
+    assert_eq!((optimizer.eps, optimizer.weight_decay), (1.0e-8, 0.1));
+    assert_eq!(plan.cursor, DataCursor::shuffled(0));
+}
+
+#[test]
+fn the_contract_has_its_own_defaults() {
+    let settings = Settings { arch: Some(Arch::ContractRnn), ..Settings::default() };
+    let plan = resolve(&settings).unwrap();
+    assert_eq!(plan.model.parameter_count(), 31_104);
+    assert_eq!((plan.routine.batch, plan.routine.context, plan.routine.whole), (64, 16, true));
+    assert_eq!((plan.training.total_steps, plan.training.seed), (300, 20_260_714));
+    assert_eq!(plan.optimizer.lr, 0.01);
+    assert_eq!(plan.cursor, DataCursor::CONTRACT);
+    let settings = Settings { arch: Some(Arch::ContractTransformer), ..settings };
+    assert_eq!(resolve(&settings).unwrap().model.parameter_count(), 25_760);
+}
+
+#[test]
+fn settings_without_a_use_are_refused() {
+    assert_eq!(
+        refuse(Settings { hidden: Some(64), ..Settings::default() }),
+        "error: cannot start this run\n\
+         cause: --arch transformer has no use for --hidden\n\
+         to do: leave it out; its sizes are --width, --layers, --heads, --kv-heads, --head-dim, \
+         --ff, --rope, --rope-base, --qk-norm, --tied, --dropout, --context\n"
+    );
+    let rnn = Settings { arch: Some(Arch::Rnn), ..Settings::default() };
+    let text = refuse(Settings { tied: Some(false), ..rnn.clone() });
+    assert!(text.contains("--arch rnn has no use for --tied"), "{text}");
+    let contract = Settings { arch: Some(Arch::ContractTransformer), ..Settings::default() };
+    let text = refuse(Settings { width: Some(32), ..contract });
+    assert!(text.contains("the sizes of contract-transformer are fixed"), "{text}");
+    let text = refuse(Settings { decay: Some(5), ..Settings::default() });
+    assert!(text.contains("--schedule constant has no use for --decay"), "{text}");
+    let cosine = Some(ScheduleKind::Cosine);
+    let text = refuse(Settings { decay: Some(5), schedule: cosine, ..Settings::default() });
+    assert!(text.contains("--schedule cosine has no use for --decay"), "{text}");
+    assert!(resolve(&Settings { min_ratio: Some(0.2), schedule: cosine, ..rnn }).is_ok());
+}
+
+#[test]
+fn impossible_settings_are_refused() {
+    let text = refuse(Settings { heads: Some(3), kv_heads: Some(2), ..Settings::default() });
+    assert!(text.contains("3 heads cannot share 2 key-value heads evenly"), "{text}");
+    let text = refuse(Settings { heads: Some(0), ..Settings::default() });
+    assert!(text.contains("a size is 0"), "{text}");
+    let text = refuse(Settings { batch: Some(0), ..Settings::default() });
+    assert!(text.contains("--batch is 0\nto do: it must be at least 1"), "{text}");
+    let text = refuse(Settings { clip: Some(-1.0), ..Settings::default() });
+    assert!(text.contains("--clip is -1"), "{text}");
+    let failure = Settings { clip: Some(f32::NAN), ..Settings::default() }.check_numbers();
+    assert!(failure.unwrap_err().to_string().contains("--clip is NaN"));
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let file: Settings =
+        toml::from_str("arch = \"rnn\"\nlr = 0.5\nmode = \"eager\"\norder = \"contract\"").unwrap();
+    let flags = Settings { lr: Some(0.25), seed: Some(u64::MAX), ..Settings::default() };
+    let merged = flags.over(&file);
+    assert_eq!((merged.arch, merged.lr), (Some(Arch::Rnn), Some(0.25)));
+    assert_eq!((merged.seed, merged.mode), (Some(u64::MAX), Some(Mode::Eager)));
+    assert_eq!(merged.order, Some(Order::Contract));
+}
+
+#[test]
+fn a_file_with_an_unknown_setting_is_refused() {
+    let path: PathBuf = std::env::temp_dir().join(format!("oa-settings-{}", std::process::id()));
+    std::fs::write(&path, "learning-rate = 0.5\n").unwrap();
+    let failure = Settings::from_file(&path).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(failure.code(), 2);
+    let text = failure.to_string();
+    assert!(text.contains("unknown field `learning-rate`"), "{text}");
+    let failure = Settings::from_file(&path).unwrap_err();
+    assert!(failure.to_string().starts_with("error: cannot read the settings "), "{failure}");
+}

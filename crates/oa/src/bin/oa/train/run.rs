@@ -1,0 +1,291 @@
+//! The loop of a run: step, measure, save, until it is over or somebody asks it to end.
+
+use super::metrics::Metrics;
+use super::show::{Pace, Show};
+use super::start::Start;
+use crate::failure::{Explain, Failure};
+use crate::flags::Common;
+use crate::interrupt::Interrupt;
+use crate::settings::{Mode, Plan};
+use crate::{eval, open, output};
+use oa::Engine;
+use oa::io::CheckpointFolder;
+use oa::ml::data::{Batch, Batches, ByteTokenizer, TextDataset, TokenView, Tokenizer};
+use oa::ml::train::RunIdentity;
+use oa::ml::{AdamW, ItTraining, Model};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What an error of the loop could not do.
+const STOPPED: &str = "the training stopped";
+
+/// Runs a run to its end, or to the first Ctrl-C.
+pub fn run(common: &Common, start: Start) -> Result<(), Failure> {
+    let plan = &start.plan;
+    let data =
+        TextDataset::from_bytes(&start.text, &ByteTokenizer).explain("cannot use this text")?;
+    let (train, held) = match plan.routine.whole {
+        true => (data.whole(), data.whole()),
+        false => (data.train(), data.validation()),
+    };
+    let (batch, context) = (plan.routine.batch, plan.routine.context);
+    let batches =
+        train.batches(batch, context, plan.cursor).explain("cannot train on this text")?;
+    held.batches(1, context, oa::ml::data::DataCursor::shuffled(0))
+        .explain("cannot validate on the last tenth of this text")?;
+    let engine = open::engine(common)?;
+    let model = model(&engine, &start)?;
+    let folder = CheckpointFolder::create(&start.out, plan.routine.keep)?;
+    if let Some(record) = &start.record {
+        let path = start.out.join("settings.toml");
+        std::fs::write(&path, record).map_err(|error| Failure::file("write", &path, &error))?;
+    }
+    let sentence = "cannot prepare the training";
+    let mut optimizer =
+        AdamW::with_config(model.all_parameters().explain(sentence)?, plan.optimizer)
+            .explain(sentence)?;
+    let mut training = match plan.routine.mode {
+        Mode::Captured => ItTraining::new_captured(&engine, &mut optimizer, plan.training),
+        Mode::Eager => ItTraining::new_eager(&engine, &mut optimizer, plan.training),
+    }
+    .explain(sentence)?;
+    let state = start.from.as_ref().and_then(|(_, checkpoint)| checkpoint.training.as_ref());
+    if let Some(state) = state {
+        training.resume(state).explain(sentence)?;
+    }
+    let done = training.steps_done();
+    let metrics = Metrics::open(&start.out, done)?;
+    let show = Show::new(common.json, plan.training.total_steps, done);
+    introduce(&show, &engine, &model, &start, [&train, &held])?;
+    let measured = state.map(|state| state.metrics).unwrap_or_default();
+    let tokens_a_step = (batch * context) as u64 * u64::from(plan.training.accumulation);
+    let mut run = Run {
+        plan,
+        start: &start,
+        model: &model,
+        training,
+        batches,
+        held,
+        folder,
+        metrics,
+        show,
+        pace: Pace::new(tokens_a_step),
+        tokens_a_step,
+        validation_loss: measured.validation_loss,
+        best: measured.best_validation_loss,
+        elapsed_before: measured.elapsed_seconds,
+        began: Instant::now(),
+        saved: start.from.as_ref().map(|(file, _)| (done, file.clone())),
+    };
+    let outcome = run.go(&Interrupt::listen()?);
+    run.show.clear();
+    let drawn = run.metrics.flush(&run.title());
+    let interrupted = outcome?;
+    drawn?;
+    run.conclude(common, interrupted)
+}
+
+/// The model with its first weights, or those of the checkpoint.
+fn model(engine: &Engine, start: &Start) -> Result<Model, Failure> {
+    let sentence = "cannot build the model";
+    let model = start.plan.model.build(engine, start.plan.training.seed).explain(sentence)?;
+    if let Some((_, checkpoint)) = &start.from {
+        model.load(checkpoint).explain(sentence)?;
+    }
+    Ok(model)
+}
+
+/// Says what is about to happen.
+fn introduce(
+    show: &Show,
+    engine: &Engine,
+    model: &Model,
+    start: &Start,
+    [train, held]: [&TokenView; 2],
+) -> Result<(), Failure> {
+    let (plan, device) = (&start.plan, engine.device());
+    let (parameters, steps) = (model.config().parameter_count() as u64, plan.training.total_steps);
+    let from = start.from.as_ref().map(|(file, _)| file);
+    show.event(&json!({
+        "event": "start",
+        "device": device.name,
+        "driver": device.driver_info,
+        "architecture": model.config().architecture(),
+        "parameters": parameters,
+        "tokens": { "train": train.tokens().len(), "validation": held.tokens().len() },
+        "steps": steps,
+        "out": start.out,
+        "resumed_from": from,
+    }))?;
+    let text = match &plan.routine.data {
+        Some(path) => path.display().to_string(),
+        None => "the built-in corpus".into(),
+    };
+    show.say(&format!("device  {} ({})", device.name, device.kind))?;
+    show.say(&format!(
+        "model   {}, {} parameters",
+        model.config().architecture(),
+        output::count(parameters)
+    ))?;
+    show.say(&format!(
+        "data    {text}: {} tokens to train on, {} to validate on",
+        output::count(train.tokens().len() as u64),
+        output::count(held.tokens().len() as u64)
+    ))?;
+    let (batch, context) = (plan.routine.batch, plan.routine.context);
+    show.say(&format!(
+        "run     {} steps of {batch} x {context} tokens into {}",
+        output::count(steps),
+        start.out.display()
+    ))?;
+    if let Some(file) = from {
+        show.say(&format!("resumed from {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// A run on its way.
+struct Run<'a> {
+    plan: &'a Plan,
+    start: &'a Start,
+    model: &'a Model,
+    training: ItTraining<'a>,
+    batches: Batches,
+    held: TokenView,
+    folder: CheckpointFolder,
+    metrics: Metrics,
+    show: Show,
+    pace: Pace,
+    tokens_a_step: u64,
+    validation_loss: Option<f32>,
+    best: Option<f32>,
+    elapsed_before: f64,
+    began: Instant,
+    /// The last checkpoint and its step.
+    saved: Option<(u64, PathBuf)>,
+}
+
+impl Run<'_> {
+    /// Steps until the run is over; true when it was interrupted instead.
+    fn go(&mut self, interrupt: &Interrupt) -> Result<bool, Failure> {
+        let total = self.plan.training.total_steps;
+        let (rows, sequence) = (self.batches.rows(), self.batches.sequence());
+        let parts = self.plan.training.accumulation as usize;
+        let mut parts = vec![Batch::zeroed(rows, sequence); parts];
+        self.pace.skip();
+        while !interrupt.asked() && self.training.begin_step().explain(STOPPED)? {
+            parts.iter_mut().for_each(|part| self.batches.fill(part));
+            let model = self.model;
+            self.training
+                .step(&parts, &mut |inputs| {
+                    let logits = model.forward_training(&inputs.tokens, inputs.dropout())?;
+                    inputs.cross_entropy(&logits)
+                })
+                .explain(STOPPED)?;
+            self.pace.step();
+            self.report()?;
+            let step = self.training.steps_done();
+            let due = |every: u64| step == total || (every > 0 && step.is_multiple_of(every));
+            if due(self.plan.routine.eval_every) {
+                self.evaluate(step)?;
+            }
+            if due(self.plan.routine.checkpoint_every) {
+                self.save(step)?;
+            }
+        }
+        let step = self.training.steps_done();
+        if self.saved.as_ref().is_none_or(|(saved, _)| *saved != step) {
+            self.save(step)?;
+        }
+        Ok(step < total)
+    }
+
+    /// Passes on the steps whose loss is known by now.
+    fn report(&mut self) -> Result<(), Failure> {
+        while let Some(report) = self.training.take_report() {
+            let tokens = (report.step + 1) * self.tokens_a_step;
+            let rate = self.pace.tokens_per_second();
+            self.metrics.step(&report, tokens, rate, self.elapsed())?;
+            self.show.step(&report, &self.pace)?;
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, step: u64) -> Result<(), Failure> {
+        self.training.finish().explain(STOPPED)?;
+        self.report()?;
+        let (rows, sequence) = (self.batches.rows(), self.batches.sequence());
+        let count = self.plan.routine.eval_batches;
+        let measured = eval::windows(self.model, &self.held, rows, sequence, count)?;
+        let loss = measured.loss as f32;
+        self.validation_loss = Some(loss);
+        self.best = Some(self.best.map_or(loss, |best| best.min(loss)));
+        self.metrics.evaluation(step, &measured)?;
+        self.show.evaluation(step, &measured)?;
+        self.metrics.flush(&self.title())?;
+        self.pace.skip();
+        Ok(())
+    }
+
+    fn save(&mut self, step: u64) -> Result<(), Failure> {
+        let tokenizer = ByteTokenizer.config();
+        let identity = RunIdentity {
+            model: self.model,
+            tokenizer: &tokenizer,
+            cursor: self.batches.cursor(),
+            sampled: 0,
+            validation_loss: self.validation_loss,
+            best_validation_loss: self.best,
+            elapsed_seconds: self.elapsed(),
+            metadata: &self.start.metadata,
+        };
+        let checkpoint = self.training.checkpoint(&identity).explain(STOPPED)?;
+        self.report()?;
+        let file = self.folder.save(&checkpoint)?;
+        self.show.checkpoint(step, &file)?;
+        self.saved = Some((step, file));
+        self.pace.skip();
+        Ok(())
+    }
+
+    fn elapsed(&self) -> f64 {
+        self.elapsed_before + self.began.elapsed().as_secs_f64()
+    }
+
+    fn title(&self) -> String {
+        let config = self.model.config();
+        let parameters = output::count(config.parameter_count() as u64);
+        format!("{}, {parameters} parameters", config.architecture())
+    }
+
+    /// Says how it ended and what can be done now.
+    fn conclude(&self, common: &Common, interrupted: bool) -> Result<(), Failure> {
+        let (step, file) = self.saved.as_ref().expect("a run saves before it ends");
+        let device = common.device.as_ref().map(|device| format!(" --device {device}"));
+        let device = device.unwrap_or_default();
+        let resume = format!("oa train --resume {}{device}", self.start.out.display());
+        self.show.event(&json!({
+            "event": if interrupted { "interrupted" } else { "done" },
+            "step": step,
+            "file": file,
+            "validation_loss": self.validation_loss,
+            "best_validation_loss": self.best,
+            "tokens_per_second": self.pace.tokens_per_second(),
+            "elapsed_seconds": self.elapsed(),
+            "resume": interrupted.then_some(&resume),
+        }))?;
+        if interrupted {
+            self.show.say(&format!("interrupted after step {step}; continue with:\n  {resume}"))?;
+            return Ok(());
+        }
+        let loss = self.validation_loss.map_or("unknown".into(), |loss| format!("{loss:.4} nats"));
+        self.show.say(&format!(
+            "done: {step} steps in {}, validation loss {loss}",
+            indicatif::HumanDuration(std::time::Duration::from_secs_f64(self.elapsed()))
+        ))?;
+        let out = self.start.out.display();
+        self.show.say(&format!("try it with:\n  oa generate {out}{device}"))?;
+        Ok(())
+    }
+}

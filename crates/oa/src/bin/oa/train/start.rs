@@ -1,0 +1,203 @@
+//! Where a run starts: from settings, or from a checkpoint.
+
+use crate::failure::{End, Failure};
+use crate::flags::TrainFlags;
+use crate::open;
+use crate::settings::{Arch, Mode, Plan, Routine, Settings, resolve};
+use oa::io::{CheckpointFolder, Digest};
+use oa::ml::{Checkpoint, ItTrainingConfig};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Metadata entry with the routine of the run, as JSON.
+const ROUTINE: &str = "oa.train";
+/// Metadata entry with the BLAKE3 of the text.
+const TEXT: &str = "oa.text";
+/// Metadata entry with the release that wrote the file.
+const RELEASE: &str = "oa.release";
+
+/// Settings that a resumed run may be given anew: none of them decides a bit.
+const FREE: &[&str] =
+    &["data", "out", "checkpoint-every", "keep", "eval-every", "eval-batches", "mode"];
+
+/// A run that is ready to go.
+pub struct Start {
+    /// Every setting.
+    pub plan: Plan,
+    /// Folder of the run.
+    pub out: PathBuf,
+    /// The text.
+    pub text: Vec<u8>,
+    /// The checkpoint it goes on from, and its file.
+    pub from: Option<(PathBuf, Checkpoint)>,
+    /// What its checkpoints keep beside the state.
+    pub metadata: BTreeMap<String, String>,
+    /// The settings as they were given, for the record.
+    pub record: Option<String>,
+}
+
+/// A run from its settings.
+pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
+    let mut settings = given(flags);
+    if let Some(file) = &flags.config {
+        let below = Settings::from_file(file)?;
+        below.check_numbers()?;
+        settings = settings.over(&below);
+    }
+    let plan = resolve(&settings)?;
+    let text = open::text(settings.data.as_deref())?;
+    let out = match &settings.out {
+        Some(folder) => folder.clone(),
+        None => unused_folder(settings.arch.unwrap_or_default()),
+    };
+    refuse_used(&out)?;
+    let record = Settings { out: None, ..settings };
+    let record = toml::to_string(&record).expect("settings are a table of plain values");
+    let metadata = metadata(&plan.routine, &text);
+    Ok(Start { plan, out, text, from: None, metadata, record: Some(record) })
+}
+
+/// A run on from a checkpoint.
+pub fn resume(flags: &TrainFlags, place: &Path) -> Result<Start, Failure> {
+    let settings = given(flags);
+    refuse_decided(flags, &settings)?;
+    let (file, out) = find(place, &settings)?;
+    let checkpoint = oa::io::load(&file)?;
+    let cannot = |cause: &str, remedy: &str| {
+        Failure::new(End::Failed, format!("cannot resume from {}", file.display()), cause, remedy)
+    };
+    let Some(state) = &checkpoint.training else {
+        return Err(cannot(
+            "it holds a model without a training run",
+            "give a checkpoint of a run",
+        ));
+    };
+    let routine = checkpoint.metadata.get(ROUTINE);
+    let routine = routine.and_then(|text| serde_json::from_str::<Routine>(text).ok());
+    let Some(kept) = routine else {
+        let cause = "it was not written by `oa train`, so its batches are not known";
+        return Err(cannot(cause, "resume it with the program that wrote it"));
+    };
+    let routine = again(&kept, &settings);
+    let text = open::text(routine.data.as_deref())?;
+    if checkpoint.metadata.get(TEXT) != Some(&Digest::of(&text).to_string()) {
+        let cause = match &routine.data {
+            Some(path) => format!("{} is not the text that the run began with", path.display()),
+            None => "the built-in corpus is not the text that the run began with".into(),
+        };
+        return Err(cannot(&cause, "give that text with --data, or start a new run"));
+    }
+    let training = ItTrainingConfig {
+        total_steps: state.config.total_steps,
+        schedule: state.schedule,
+        max_norm: state.config.max_norm,
+        accumulation: state.config.accumulation,
+        seed: state.seed,
+    };
+    let plan = Plan {
+        model: checkpoint.model,
+        training,
+        optimizer: state.optimizer.config,
+        cursor: state.data,
+        routine,
+    };
+    let metadata = metadata(&plan.routine, &text);
+    Ok(Start { plan, out, text, from: Some((file, checkpoint)), metadata, record: None })
+}
+
+/// The settings of the flags, the way of execution among them.
+fn given(flags: &TrainFlags) -> Settings {
+    let mode = match (flags.captured, flags.eager) {
+        (true, _) => Some(Mode::Captured),
+        (_, true) => Some(Mode::Eager),
+        _ => None,
+    };
+    Settings { mode, ..flags.settings.clone() }
+}
+
+fn refuse_decided(flags: &TrainFlags, settings: &Settings) -> Result<(), Failure> {
+    let sentence = "cannot resume with these flags";
+    let remedy = "leave it out, or start a new run without --resume";
+    if flags.config.is_some() {
+        let cause = "the checkpoint holds all settings, --config would change them";
+        return Err(Failure::usage(sentence, cause, remedy));
+    }
+    let given = settings.given();
+    match given.keys().find(|key| !FREE.contains(&key.as_str())) {
+        Some(key) => {
+            let cause = format!("the checkpoint decides --{key}");
+            Err(Failure::usage(sentence, cause, remedy))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The file to go on from, and the folder to go on in.
+fn find(place: &Path, settings: &Settings) -> Result<(PathBuf, PathBuf), Failure> {
+    let place = match (place.as_os_str().is_empty(), &settings.out) {
+        (false, _) => place,
+        (true, Some(out)) => out.as_path(),
+        (true, None) => {
+            let cause = "neither --resume nor --out names a run";
+            let remedy = "give the run's folder: `oa train --resume FOLDER`";
+            return Err(Failure::usage("cannot resume", cause, remedy));
+        }
+    };
+    let file = open::model_file(place)?;
+    let home = if place.is_dir() { Some(place) } else { place.parent() };
+    let home = home.filter(|home| !home.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let out = settings.out.clone().unwrap_or_else(|| home.to_owned());
+    Ok((file, out))
+}
+
+/// The routine of the checkpoint with what is given anew.
+fn again(kept: &Routine, settings: &Settings) -> Routine {
+    Routine {
+        data: settings.data.clone().or_else(|| kept.data.clone()),
+        checkpoint_every: settings.checkpoint_every.unwrap_or(kept.checkpoint_every),
+        keep: settings.keep.unwrap_or(kept.keep),
+        eval_every: settings.eval_every.unwrap_or(kept.eval_every),
+        eval_batches: settings.eval_batches.unwrap_or(kept.eval_batches),
+        mode: settings.mode.unwrap_or(kept.mode),
+        ..kept.clone()
+    }
+}
+
+fn metadata(routine: &Routine, text: &[u8]) -> BTreeMap<String, String> {
+    let mut routine = routine.clone();
+    // A resumed run may start in another folder.
+    routine.data = routine.data.map(|path| std::path::absolute(&path).unwrap_or(path));
+    let routine = serde_json::to_string(&routine).expect("a routine is plain values");
+    let entries = [
+        (ROUTINE, routine),
+        (TEXT, Digest::of(text).to_string()),
+        (RELEASE, env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    entries.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// The first of `runs/ARCH-1`, `runs/ARCH-2`, .. that does not exist.
+fn unused_folder(arch: Arch) -> PathBuf {
+    let name = |number: u32| PathBuf::from(format!("runs/{}-{number}", arch.name()));
+    (1..).map(name).find(|folder| !folder.exists()).expect("numbers outlast folders")
+}
+
+/// Refuses a folder that holds a run.
+fn refuse_used(out: &Path) -> Result<(), Failure> {
+    if !out.exists() {
+        return Ok(());
+    }
+    match CheckpointFolder::newest(out) {
+        Ok(file) => {
+            let sentence = format!("cannot start a run in {}", out.display());
+            let cause = format!("it holds a run: {}", file.display());
+            let remedy = format!(
+                "continue it with `oa train --resume {}`, or choose another --out",
+                out.display()
+            );
+            Err(Failure::usage(sentence, cause, remedy))
+        }
+        Err(oa::io::Error::NoCheckpoint { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,243 @@
+//! Runs on a device: killed, interrupted, resumed, measured, used.
+
+use crate::place::{Ended, Place, device, digests};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A run of 24 small steps on the built-in corpus.
+const RUN: &[&str] = &[
+    "train",
+    "--arch",
+    "rnn",
+    "--width",
+    "16",
+    "--batch",
+    "4",
+    "--context",
+    "12",
+    "--steps",
+    "24",
+    "--checkpoint-every",
+    "8",
+    "--eval-every",
+    "12",
+    "--eval-batches",
+    "2",
+    "--lr",
+    "0.01",
+    "--json",
+];
+
+fn train(place: &Place, out: &str, more: &[&str]) -> Ended {
+    let arguments: Vec<&str> = RUN.iter().chain(&["--out", out]).chain(more).copied().collect();
+    place.succeed(&arguments)
+}
+
+/// Starts the run and returns it once its checkpoint of step 8 is saved.
+fn start_until_saved(place: &Place, out: &str) -> Child {
+    let arguments: Vec<&str> = RUN.iter().chain(&["--out", out]).copied().collect();
+    let mut command = place.command(&arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    for line in lines {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if event["event"] == "checkpoint" {
+            assert_eq!(event["step"], 8);
+            return child;
+        }
+    }
+    panic!("the run ended without a checkpoint");
+}
+
+/// Step, loss, gradient norm and learning rate of every line of a run's metrics.
+fn measured(place: &Place, out: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(place.at(out).join("metrics.csv")).unwrap();
+    let cells = |line: &str| line.split(',').take(4).collect::<Vec<_>>().join(",");
+    text.lines().map(cells).collect()
+}
+
+fn check_same(place: &Place, one: &str, other: &str) {
+    let last = |out: &str| digests(place, &place.at(out).join("step-00000024.oam"));
+    assert_eq!(last(one), last(other));
+    assert_eq!(measured(place, one), measured(place, other));
+}
+
+#[test]
+fn a_killed_run_resumes_to_the_same_bits() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    train(&place, "whole", &[]);
+    let mut child = start_until_saved(&place, "killed");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!place.at("killed").join("step-00000024.oam").exists(), "it was killed in the middle");
+    let resumed = place.succeed(&["train", "--resume", "killed", "--json"]);
+    assert_eq!(resumed.events("done").len(), 1);
+    check_same(&place, "whole", "killed");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_saves_says_how_to_go_on_and_resumes_to_the_same_bits() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    train(&place, "whole", &[]);
+    let child = start_until_saved(&place, "interrupted");
+    let signalled = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(signalled.unwrap().success());
+    let ended = Ended::of(&child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(0));
+    let told = ended.events("interrupted");
+    if told.is_empty() {
+        // The signal came after the last step: nothing is left to resume.
+        assert_eq!(ended.events("done").len(), 1);
+    } else {
+        assert_eq!(told[0]["resume"], "oa train --resume interrupted");
+        place.succeed(&["train", "--resume", "interrupted", "--eager"]);
+    }
+    check_same(&place, "whole", "interrupted");
+}
+
+#[test]
+fn eager_steps_give_the_bits_of_captured_ones() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    train(&place, "captured", &[]);
+    train(&place, "eager", &["--eager", "--accumulation", "1"]);
+    check_same(&place, "captured", "eager");
+}
+
+#[test]
+fn a_run_leaves_its_files_and_its_model_can_be_used() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let ended = train(&place, "run", &["--keep", "2"]);
+    assert_eq!(ended.events("step").len(), 24);
+    let losses: Vec<f64> =
+        ended.events("step").iter().map(|event| event["loss"].as_f64().unwrap()).collect();
+    assert!(losses[23] < losses[0], "it learns: {losses:?}");
+    let mut names: Vec<_> = std::fs::read_dir(place.at("run"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let expected =
+        ["loss.svg", "metrics.csv", "settings.toml", "step-00000016.oam", "step-00000024.oam"];
+    assert_eq!(names, expected);
+
+    let measured = place.succeed(&["eval", "run", "--context", "12", "--json"]).json();
+    assert!(measured["loss"].as_f64().unwrap() < losses[0]);
+    assert_eq!(measured["predictions"], 575);
+
+    let generate = ["generate", "run", "--prompt", "my ", "--tokens", "9", "--temperature", "0"];
+    let text = place.succeed(&generate).out;
+    assert!(text.starts_with("my ") && text.len() == 12, "{text:?}");
+    assert_eq!(place.succeed(&generate).out, text);
+
+    let used = place.run(&["train", "--out", "run"]);
+    assert_eq!(used.code, Some(2));
+    assert!(used.err.contains("continue it with `oa train --resume run`"), "{}", used.err);
+}
+
+#[test]
+fn a_changed_text_is_not_resumed() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let text = "the cat sat on the mat and the dog ate the hat ".repeat(20);
+    std::fs::write(place.at("text.txt"), &text).unwrap();
+    train(&place, "run", &["--data", "text.txt"]);
+    std::fs::write(place.at("text.txt"), text.replace("cat", "cow")).unwrap();
+    let ended = place.run(&["train", "--resume", "run"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.err.contains("text.txt is not the text that the run began with"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn damaged_files_and_unwritable_folders_are_told() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    train(&place, "run", &[]);
+    let file = place.at("run").join("step-00000024.oam");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let ended = place.run(&["generate", "run"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("changed after it was written: its checksum"), "{}", ended.err);
+    std::fs::write(&file, &bytes[..middle]).unwrap();
+    let ended = place.run(&["train", "--resume", "run"]);
+    let cause = format!("cause: it ends after {middle} bytes of {}\n", bytes.len());
+    assert!(ended.err.contains(&cause), "{}", ended.err);
+    if Path::new("/proc").exists() {
+        let ended = place.run(&["train", "--out", "/proc/oa"]);
+        assert_eq!(ended.code, Some(1));
+        assert!(ended.err.starts_with("error: cannot make the folder /proc/oa\n"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_loss_that_is_no_number_stops_with_its_step_and_tensor() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let arguments: Vec<&str> =
+        RUN.iter().chain(&["--out", "run", "--lr", "1e38"]).copied().collect();
+    let arguments: Vec<&str> = match arguments.iter().position(|word| *word == "0.01") {
+        Some(at) => [&arguments[..at - 1], &arguments[at + 1..]].concat(),
+        None => arguments,
+    };
+    let ended = place.run(&arguments);
+    assert_eq!(ended.code, Some(1), "{}", ended.out);
+    assert!(ended.err.starts_with("error: the training stopped\ncause: training stopped: "));
+    assert!(ended.err.contains(" at step "), "{}", ended.err);
+    assert!(ended.err.contains("to do: lower --lr or raise --warmup"), "{}", ended.err);
+}
+
+#[test]
+fn an_unknown_device_ends_with_3() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let ended = place.run(&["train", "--device", "no such device"]);
+    assert_eq!(ended.code, Some(3));
+    let start = "error: cannot open a Vulkan device\n\
+                 cause: no Vulkan device matches \"no such device\"; there are:\n  0: ";
+    assert!(ended.err.starts_with(start), "{}", ended.err);
+}
+
+#[test]
+fn devices_and_doctor_tell_people_and_programs() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let devices = place.succeed(&["devices", "--json"]).json();
+    let devices = devices["devices"].as_array().unwrap();
+    assert!(devices.iter().any(|device| device["usable"] == true && device["chosen"] == true));
+    let name = devices[0]["name"].as_str().unwrap();
+    assert!(place.succeed(&["devices"]).out.contains(name));
+    let doctor = place.succeed(&["doctor", "--json"]).json();
+    assert_eq!(doctor["usable"], true);
+    assert!(place.succeed(&["doctor"]).out.contains("a thousand sums are right"));
+}

@@ -1,0 +1,127 @@
+//! What needs no device: wrong calls, missing files, missing drivers.
+
+use crate::place::{Ended, Place};
+
+#[test]
+fn wrong_calls_end_with_2() {
+    let place = Place::new();
+    let refused = place.run(&["train", "--hiden", "3"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.err.contains("unexpected argument '--hiden'"), "{}", refused.err);
+    place.fail(
+        &["train", "--arch", "rnn", "--heads", "2"],
+        2,
+        "error: cannot start this run\n\
+         cause: --arch rnn has no use for --heads\n\
+         to do: leave it out; its sizes are --width, --layers, --hidden, --context\n",
+    );
+    place.fail(
+        &["train", "--resume"],
+        2,
+        "error: cannot resume\n\
+         cause: neither --resume nor --out names a run\n\
+         to do: give the run's folder: `oa train --resume FOLDER`\n",
+    );
+    place.fail(
+        &["train", "--resume", "runs/a", "--lr", "0.1"],
+        2,
+        "error: cannot resume with these flags\n\
+         cause: the checkpoint decides --lr\n\
+         to do: leave it out, or start a new run without --resume\n",
+    );
+}
+
+#[test]
+fn missing_files_end_with_1() {
+    let place = Place::new();
+    place.fail(
+        &["inspect", "a.oam"],
+        1,
+        "error: cannot open a.oam\n\
+         cause: No such file or directory (os error 2)\n\
+         to do: check the path\n",
+    );
+    place.fail(
+        &["inspect", "."],
+        1,
+        "error: cannot find a checkpoint in .\n\
+         cause: the folder holds no .oam file\n\
+         to do: give the folder of a run, or a file\n",
+    );
+    place.fail(
+        &["train", "--data", "no.txt"],
+        1,
+        "error: cannot read the text no.txt\n\
+         cause: No such file or directory (os error 2)\n\
+         to do: check the path\n",
+    );
+    std::fs::write(place.at("a.oam"), b"no model").unwrap();
+    place.fail(
+        &["inspect", "a.oam"],
+        1,
+        "error: cannot load a.oam\n\
+         cause: it does not begin with the bytes of an .oam file\n\
+         to do: give a file that was saved by OA\n",
+    );
+}
+
+#[test]
+fn bad_texts_end_with_1_before_a_device_is_opened() {
+    let place = Place::new();
+    std::fs::write(place.at("empty.txt"), b"").unwrap();
+    place.fail(
+        &["train", "--data", "empty.txt"],
+        1,
+        "error: cannot use this text\n\
+         cause: the corpus is empty: there is nothing to train on\n\
+         to do: give a text that is not empty with --data\n",
+    );
+    std::fs::write(place.at("short.txt"), b"too short").unwrap();
+    place.fail(
+        &["train", "--data", "short.txt"],
+        1,
+        "error: cannot train on this text\n\
+         cause: the corpus has 8 tokens, but a sequence length of 64 needs at least 65\n\
+         to do: give a longer text with --data, a smaller --context, or --whole to use all of the \
+         text for training and evaluation\n",
+    );
+}
+
+#[test]
+fn errors_are_json_where_it_is_asked_for() {
+    let place = Place::new();
+    let ended = place.run(&["inspect", "a.oam", "--json"]);
+    let error = ended.json();
+    assert_eq!(error["event"], "error");
+    assert_eq!(error["error"], "cannot open a.oam");
+    assert_eq!(error["exit_code"], 1);
+}
+
+#[test]
+fn a_missing_loader_ends_with_3() {
+    let place = Place::new();
+    let mut command = place.command(&["devices"]);
+    command.env("OA_VULKAN_LIBRARY", "/nowhere/libvulkan.so.1");
+    let ended = Ended::of(&command.output().unwrap());
+    assert_eq!(ended.code, Some(3));
+    assert_eq!(
+        ended.err,
+        "error: cannot list the Vulkan devices\n\
+         cause: no Vulkan loader: install libvulkan1 (Debian, Ubuntu), vulkan-loader (Fedora) or \
+         vulkan-icd-loader (Arch); tried /nowhere/libvulkan.so.1\n\
+         to do: install it, then run `oa doctor`\n"
+    );
+}
+
+#[test]
+fn a_missing_driver_ends_with_3() {
+    let place = Place::new();
+    let mut command = place.command(&["train"]);
+    for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+        command.env(name, "/nowhere/driver.json");
+    }
+    command.env_remove("OA_DEVICE");
+    let ended = Ended::of(&command.output().unwrap());
+    assert_eq!(ended.code, Some(3), "{}", ended.err);
+    assert!(ended.err.starts_with("error: cannot open a Vulkan device\ncause: no Vulkan "));
+}
