@@ -4,6 +4,8 @@
 //! inputs. Shape errors, tape steps, gradient checks, oracle tests, gate cases and the generated
 //! documentation come from it; nothing else lists ops.
 
+pub mod attention;
+pub mod attention_gradient;
 pub mod matmul;
 pub mod rule;
 pub mod sample;
