@@ -4,9 +4,18 @@
 //! inputs. Shape errors, tape steps, gradient checks, oracle tests, gate cases and the generated
 //! documentation come from it; nothing else lists ops.
 
+pub mod activation;
 pub mod attention;
 pub mod attention_gradient;
+pub mod index;
+mod launch;
+pub mod layout;
+pub mod loss;
 pub mod matmul;
+pub mod norm;
+pub mod pointwise;
+pub mod reduce;
+pub mod rng;
 pub mod rule;
 pub mod sample;
 pub mod update;
@@ -115,6 +124,17 @@ pub struct OpDef {
 
 /// Every op, family by family.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
-    let families: Vec<&'static [&'static OpDef]> = vec![matmul::OPS, update::OPS];
+    let families: Vec<&'static [&'static OpDef]> = vec![
+        pointwise::OPS,
+        activation::OPS,
+        reduce::OPS,
+        norm::OPS,
+        layout::OPS,
+        index::OPS,
+        rng::OPS,
+        loss::OPS,
+        matmul::OPS,
+        update::OPS,
+    ];
     families.into_iter().flat_map(|family| family.iter().copied())
 }

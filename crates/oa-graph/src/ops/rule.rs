@@ -3,6 +3,7 @@
 use super::OpCall;
 use crate::error::ShapeError;
 use crate::host::Spec;
+use crate::shape::Shape;
 use oa_kernels::DType;
 
 /// What an `infer` function returns.
@@ -27,4 +28,17 @@ pub fn same2(call: &OpCall) -> Inferred {
         [a, b] if a == b && a.dtype == DType::F32 => Ok(vec![*a]),
         _ => refuse(call, "two f32 values of one shape"),
     }
+}
+
+/// Three f32 values of one shape in, that shape out.
+pub fn same3(call: &OpCall) -> Inferred {
+    match call.inputs {
+        [a, b, c] if a == b && b == c && a.dtype == DType::F32 => Ok(vec![*a]),
+        _ => refuse(call, "three f32 values of one shape"),
+    }
+}
+
+/// True when `suffix` is what is left of `shape` without some of its leading axes.
+pub fn is_suffix(suffix: Shape, shape: Shape) -> bool {
+    shape.dims().ends_with(suffix.dims())
 }

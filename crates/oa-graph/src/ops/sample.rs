@@ -52,10 +52,19 @@ impl Source {
     }
 }
 
+/// Elements after which the values of a long sample repeat: copying is what keeps samples of
+/// millions of elements cheap. A prime, so that no kernel's tiles are alike.
+const PERIOD: usize = 1_048_573;
+
 /// Uniform f32 values in `[low, high)`.
 pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64, seed: u64) -> HostTensor {
     let (shape, mut source) = (shape.into(), Source::new(seed));
-    let data = (0..shape.elems()).map(|_| source.uniform(low, high)).collect();
+    let count = shape.elems();
+    let mut data = Vec::with_capacity(count);
+    data.extend((0..count.min(PERIOD)).map(|_| source.uniform(low, high)));
+    while data.len() < count {
+        data.extend_from_within(..PERIOD.min(count - data.len()));
+    }
     HostTensor::new(Spec::f32(shape), data)
 }
 
@@ -69,4 +78,21 @@ pub fn ids(shape: impl Into<Shape>, below: u32, seed: u64) -> HostTensor {
     let (shape, mut source) = (shape.into(), Source::new(seed));
     let data = (0..shape.elems()).map(|_| (source.bits() % u64::from(below)) as f64).collect();
     HostTensor::new(Spec::u32(shape), data)
+}
+
+/// The shapes every elementwise op is tested with: around the sizes of workgroups, and odd rows.
+pub fn ragged() -> [Shape; 6] {
+    [Shape::SCALAR, [1].into(), [127].into(), [129].into(), [3, 5, 7].into(), [2, 1, 3, 43].into()]
+}
+
+/// A shape with more elements than a 32-bit float counts exactly: 2^24 + 1.
+pub fn elements_past_f32() -> Shape {
+    [16_777_217].into()
+}
+
+/// Values in `(-3, -0.25]` and `[0.25, 3)`: no finite difference crosses a kink at zero.
+pub fn away_from_zero(shape: impl Into<Shape>, seed: u64) -> HostTensor {
+    let mut x = uniform(shape, -2.75, 2.75, seed);
+    x.data.iter_mut().for_each(|x| *x += if *x < 0.0 { -0.25 } else { 0.25 });
+    x
 }
