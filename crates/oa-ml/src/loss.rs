@@ -1,6 +1,5 @@
 //! Losses: from logits and targets to a scalar.
 
-use crate::data::dataset::IGNORE;
 use crate::error::Result;
 use oa_graph::Tensor;
 use oa_graph::ops::loss::CrossEntropy;
@@ -13,7 +12,7 @@ use oa_graph::ops::loss::CrossEntropy;
 /// When the shapes do not fit; the error names the caller's line.
 #[track_caller]
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    Ok(logits.cross_entropy(targets, options())?)
+    Ok(logits.cross_entropy(targets, CrossEntropy::default())?)
 }
 
 /// The share that one part of a batch has in the mean cross-entropy of the whole batch:
@@ -29,9 +28,5 @@ pub fn cross_entropy_share(
     targets: &Tensor,
     inverse_count: &Tensor,
 ) -> Result<Tensor> {
-    Ok(logits.cross_entropy_with(targets, inverse_count, options())?)
-}
-
-fn options() -> CrossEntropy {
-    CrossEntropy { smoothing: 0.0, z_coef: 0.0, ignore: IGNORE }
+    Ok(logits.cross_entropy_with(targets, inverse_count, CrossEntropy::default())?)
 }
