@@ -1,238 +1,360 @@
-//! The device and its objects.
+//! The open device: the owner of everything in this crate.
+//!
+//! Opening takes five steps: load the library, create an instance, probe the devices, choose one,
+//! open it. Nothing that may never be needed is created then: pools, staging, pipelines and the
+//! disk cache wait for their first use.
+
+use crate::buffer::{Buffer, Slice};
 use crate::caps::Capabilities;
-use crate::choose::{DeviceInfo, DeviceReport};
+use crate::choose::{DeviceInfo, DeviceKind, DeviceReport, choose};
+use crate::debug::Sink;
+use crate::descriptors::Recycler;
 use crate::error::{Error, Result};
+use crate::memory::staging::Staging;
 use crate::memory::{MemoryClass, MemoryReport};
-use crate::request::DeviceRequest;
-use crate::sync::Stages;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use crate::pipeline::{Pipeline, PipelineRequest, Pipelines};
+use crate::profile::Clock;
+use crate::queue::Queue;
+use crate::raw;
+use crate::recorder::{Recorded, Recorder};
+use crate::request::{DeviceRequest, Validation};
+use crate::timeline::Event;
+use ash::vk;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-#[derive(Debug)]
-enum Never {}
+/// An open device. Clones share it; every method may be called from any thread.
+#[derive(Clone)]
+pub struct Gpu(Arc<Inner>);
 
-/// An open device.
-#[derive(Clone, Debug)]
-pub struct Gpu(Arc<Never>);
+struct Inner {
+    report: DeviceReport,
+    pipelines: Pipelines,
+    staging: Mutex<Staging>,
+    queue: Arc<Queue>,
+    recycler: Arc<Recycler>,
+    allocator: Arc<raw::Allocator>,
+    device: Arc<raw::Device>,
+    clock: Clock,
+    crumbs: bool,
+    deadline: Duration,
+    next_buffer: AtomicU64,
+    sink: Arc<Sink>,
+}
 
-/// Every device there is.
+/// Every device that the loader lists, usable or not, with what it can do and why it is refused.
 ///
 /// # Errors
 ///
-/// When there is no loader.
-pub fn devices(_request: &DeviceRequest) -> Result<Vec<DeviceReport>> {
-    Err(Error::NoDevice { rejected: [].into() })
+/// [`Error::NoLoader`], or a failure to create an instance.
+pub fn devices(request: &DeviceRequest) -> Result<Vec<DeviceReport>> {
+    match probe(request, &Arc::default()) {
+        Ok((_, probed)) => Ok(probed.into_iter().map(|physical| physical.report).collect()),
+        // What the loader answers when no driver is installed.
+        Err(Error::NoDevice { rejected }) if rejected.is_empty() => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn probe(
+    request: &DeviceRequest,
+    sink: &Arc<Sink>,
+) -> Result<(Arc<raw::Instance>, Vec<raw::Physical>)> {
+    let entry = raw::Entry::load(request.library.as_deref())?;
+    let options = raw::InstanceOptions { validation: request.validation, labels: request.profile };
+    let instance = Arc::new(raw::Instance::create(entry, &options, sink)?);
+    let probed = raw::probe_all(&instance, request)?;
+    Ok((instance, probed))
+}
+
+/// Says which device was taken, loudly for one that is slow.
+fn announce(info: &DeviceInfo, asked: bool) {
+    let (name, driver) = (&info.name, &info.driver_info);
+    match (info.kind, asked) {
+        (DeviceKind::Software, true) => {
+            tracing::warn!("using the software device {name} ({driver}), as asked: it is slow");
+        }
+        (DeviceKind::Software, false) => {
+            tracing::warn!("no GPU found: using the software device {name} ({driver}), it is slow");
+        }
+        (kind, _) => tracing::info!("using the {kind} device {name} ({driver})"),
+    }
 }
 
 impl Gpu {
-    /// Opens the device that the request names.
+    /// Opens the device that the request names, or the best there is.
     ///
     /// # Errors
     ///
-    /// When there is none.
-    pub fn open(_request: &DeviceRequest) -> Result<Gpu> {
-        Err(Error::NoDevice { rejected: [].into() })
+    /// [`Error::NoLoader`], [`Error::NoDevice`] with every refusal, [`Error::UnknownDevice`],
+    /// [`Error::AmbiguousDevice`], [`Error::NoValidationLayer`], or a failed Vulkan call.
+    pub fn open(request: &DeviceRequest) -> Result<Gpu> {
+        let sink = Arc::<Sink>::default();
+        let (instance, mut probed) = probe(request, &sink)?;
+        let reports: Vec<DeviceReport> =
+            probed.iter().map(|physical| physical.report.clone()).collect();
+        let physical = probed.swap_remove(choose(&reports, request)?);
+        announce(&physical.report.info, request.selector.is_some());
+        for quirk in &physical.report.quirks {
+            tracing::debug!("quirk {}: {}", quirk.id, quirk.symptom);
+        }
+        Gpu::start(request, &instance, physical, sink)
     }
-    /// What the device can do.
+
+    fn start(
+        request: &DeviceRequest,
+        instance: &Arc<raw::Instance>,
+        physical: raw::Physical,
+        sink: Arc<Sink>,
+    ) -> Result<Gpu> {
+        let robust = request.validation != Validation::Off;
+        let device = Arc::new(raw::Device::create(instance, &physical, robust)?);
+        let capabilities = &physical.report.capabilities;
+        let policy = raw::MemoryPolicy {
+            unified: capabilities.unified_memory,
+            software: capabilities.software,
+        };
+        let allocator = Arc::new(raw::Allocator::create(&device, &physical, policy)?);
+        let info = &physical.report.info;
+        let cache_dir = request.cache_dir.as_deref();
+        let clock = Clock {
+            period_ns: capabilities.limits.timestamp_period_ns,
+            bits: physical.timestamp_bits,
+        };
+        Ok(Gpu(Arc::new(Inner {
+            pipelines: Pipelines::new(&device, info, physical.bindings, cache_dir),
+            staging: Mutex::new(Staging::new()),
+            queue: Arc::new(Queue::new(&device, request.deadline)?),
+            recycler: Arc::new(Recycler::new(&device)),
+            allocator,
+            device,
+            clock,
+            crumbs: request.crumbs,
+            deadline: request.deadline,
+            next_buffer: AtomicU64::new(1),
+            sink,
+            report: physical.report,
+        })))
+    }
+
+    /// What the device can do, after quirks and the request were applied.
     pub fn capabilities(&self) -> &Capabilities {
-        match *self.0 {}
+        &self.0.report.capabilities
     }
+
     /// What the driver says of the device.
     pub fn info(&self) -> &DeviceInfo {
-        match *self.0 {}
+        &self.0.report.info
     }
-    /// A new buffer; Device contents are zeroed.
-    pub fn buffer(&self, _class: MemoryClass, _len_bytes: u64, _label: &str) -> Result<Buffer> {
-        match *self.0 {}
+
+    /// Everything known of the device, with the quirks that were applied.
+    pub fn report(&self) -> &DeviceReport {
+        &self.0.report
     }
-    /// Copies host bytes to a slice, ordered after everything submitted before.
-    pub fn upload(&self, _slice: &Slice, _bytes: &[u8]) -> Result<()> {
-        match *self.0 {}
+
+    /// A new buffer of `len_bytes`. Device buffers start as zeros; the contents of the other
+    /// classes are undefined until they are written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OverLimit`] for a buffer that this device never has room for;
+    /// [`Error::OutOfMemory`] when it has none now, even after caches were freed.
+    pub fn buffer(&self, class: MemoryClass, len_bytes: u64, label: &str) -> Result<Buffer> {
+        let limit = self.capabilities().limits.allocation_bytes;
+        if len_bytes > limit {
+            let (label, what) = (label.into(), "B in one buffer");
+            return Err(Error::OverLimit { label, what, requested: len_bytes, limit });
+        }
+        let allocator = &self.0.allocator;
+        let raw = allocator.buffer(class, len_bytes, false).or_else(|_| {
+            self.free_caches();
+            allocator.buffer(class, len_bytes, true)
+        });
+        let raw = raw.map_err(|code| match code {
+            vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
+                let available = allocator.available_bytes(class);
+                Error::OutOfMemory { label: label.into(), class, requested: len_bytes, available }
+            }
+            code => Error::Vk { call: "vmaCreateBuffer", code },
+        })?;
+        let id = self.0.next_buffer.fetch_add(1, Ordering::Relaxed);
+        let buffer = Buffer::new(raw, id, len_bytes, label);
+        if class == MemoryClass::Device {
+            self.zero(&buffer)?;
+        }
+        Ok(buffer)
     }
-    /// Copies a slice to the host, ordered after everything submitted before.
-    pub fn download(&self, _slice: &Slice, _bytes: &mut [u8], _timeout: Duration) -> Result<()> {
-        match *self.0 {}
+
+    /// Writes zeros over a new buffer, in place or ahead of every later submission.
+    fn zero(&self, buffer: &Buffer) -> Result<()> {
+        if let Some(mapped) = &buffer.raw().mapped {
+            mapped.zero();
+            return Ok(());
+        }
+        let mut recorder = self.recorder("zero")?;
+        recorder.fill_zero(&buffer.whole());
+        self.submit(&recorder.finish()?)?;
+        Ok(())
     }
-    /// A pipeline.
-    pub fn pipeline(&self, _request: &PipelineRequest) -> Result<Pipeline> {
-        match *self.0 {}
+
+    /// Gives back what can be had again: staging, idle pools, what the device has passed.
+    fn free_caches(&self) {
+        // A mover that holds the staging is using it.
+        if let Ok(mut staging) = self.0.staging.try_lock() {
+            staging.clear();
+        }
+        // If the device hangs, the allocation fails and says so.
+        let _waited = self.0.queue.wait_idle(self.0.deadline);
+        self.0.recycler.clear();
     }
-    /// Pipelines, built in parallel.
-    pub fn pipelines(&self, _requests: &[PipelineRequest]) -> Result<Vec<Pipeline>> {
-        match *self.0 {}
+
+    /// Copies `bytes` to `slice`, behind everything submitted before. The bytes are taken when
+    /// this returns. Waits for the device only where host and device share one memory, or when
+    /// more is moved than the staging holds.
+    ///
+    /// # Errors
+    ///
+    /// Out of memory, a timeout after the request's deadline, a lost device.
+    ///
+    /// # Panics
+    ///
+    /// When the lengths differ.
+    pub fn upload(&self, slice: &Slice, bytes: &[u8]) -> Result<()> {
+        self.staging().upload(self, slice, bytes)
     }
-    /// A new recording.
-    pub fn recorder(&self, _label: &str) -> Result<Recorder> {
-        match *self.0 {}
+
+    /// Fills `bytes` from `slice`, as everything submitted before leaves it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// A timeout, out of memory, a lost device.
+    ///
+    /// # Panics
+    ///
+    /// When the lengths differ.
+    pub fn download(&self, slice: &Slice, bytes: &mut [u8], timeout: Duration) -> Result<()> {
+        self.staging().download(self, slice, bytes, timeout)
     }
-    /// Submits a recording.
-    pub fn submit(&self, _recorded: &Recorded) -> Result<Event> {
-        match *self.0 {}
+
+    fn staging(&self) -> std::sync::MutexGuard<'_, Staging> {
+        // A panic in a caller's slice range leaves the rings as they were.
+        self.0.staging.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-    /// Waits for everything submitted.
-    pub fn wait_idle(&self, _timeout: Duration) -> Result<()> {
-        match *self.0 {}
+
+    /// The pipeline of a request, built if it is new.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadSpirv`], [`Error::OverLimit`], [`Error::PipelineRefused`].
+    ///
+    /// # Panics
+    ///
+    /// When a subgroup size is required that the device cannot require.
+    pub fn pipeline(&self, request: &PipelineRequest) -> Result<Pipeline> {
+        self.0.pipelines.get(self, request)
     }
-    /// Drains the validation messages.
+
+    /// The pipelines of several requests, in their order; those that are new are built by as many
+    /// threads as the host has cores.
+    ///
+    /// # Errors
+    ///
+    /// The first failure in the order of the requests, as [`Gpu::pipeline`].
+    pub fn pipelines(&self, requests: &[PipelineRequest]) -> Result<Vec<Pipeline>> {
+        let pipelines = self.0.pipelines.get_all(self, requests)?;
+        self.0.pipelines.save();
+        Ok(pipelines)
+    }
+
+    /// The file in which compiled pipelines are remembered; `None` when no folder is known.
+    pub fn pipeline_cache_path(&self) -> Option<PathBuf> {
+        self.0.pipelines.cache_path()
+    }
+
+    /// Writes what the driver has compiled to the disk cache. Also done when the device is closed.
+    pub fn save_pipelines(&self) {
+        self.0.pipelines.save();
+    }
+
+    /// Starts a recording.
+    ///
+    /// # Errors
+    ///
+    /// Out of memory.
+    pub fn recorder(&self, label: &str) -> Result<Recorder> {
+        Recorder::begin(self, label)
+    }
+
+    /// Submits a recording behind everything submitted before. When three submissions are in
+    /// flight, waits for the oldest. Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// A timeout after the request's deadline, a lost device.
+    ///
+    /// # Panics
+    ///
+    /// When the recording belongs to another device.
+    pub fn submit(&self, recorded: &Recorded) -> Result<Event> {
+        let queue = &self.0.queue;
+        assert!(recorded.is_of(queue.timeline()), "{recorded:?} is of another device");
+        queue.submit(recorded)
+    }
+
+    /// Waits until everything submitted has finished.
+    ///
+    /// # Errors
+    ///
+    /// A timeout, a lost device.
+    pub fn wait_idle(&self, timeout: Duration) -> Result<()> {
+        self.0.queue.wait_idle(timeout)
+    }
+
+    /// Takes the validation messages since the last call; always empty without validation.
     pub fn validation_messages(&self) -> Vec<String> {
-        match *self.0 {}
+        self.0.sink.drain()
     }
-    /// Memory in use.
+
+    /// Memory in use and left.
     pub fn memory(&self) -> MemoryReport {
-        match *self.0 {}
+        self.0.queue.retire();
+        self.0.allocator.report()
+    }
+
+    pub(crate) fn device(&self) -> &Arc<raw::Device> {
+        &self.0.device
+    }
+
+    pub(crate) fn allocator(&self) -> &Arc<raw::Allocator> {
+        &self.0.allocator
+    }
+
+    pub(crate) fn recycler(&self) -> &Arc<Recycler> {
+        &self.0.recycler
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.0.queue
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.0.clock
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
+    pub(crate) fn wants_crumbs(&self) -> bool {
+        self.0.crumbs
     }
 }
 
-/// A buffer.
-#[derive(Clone, Debug)]
-pub struct Buffer(Arc<Never>);
-
-impl Buffer {
-    /// The whole buffer.
-    pub fn whole(&self) -> Slice {
-        match *self.0 {}
-    }
-    /// A range; asserts that it lies inside.
-    pub fn slice(&self, _offset: u64, _len: u64) -> Slice {
-        match *self.0 {}
-    }
-}
-
-/// A range of a buffer.
-#[derive(Clone, Debug)]
-pub struct Slice(Arc<Never>);
-
-impl PartialEq for Slice {
-    fn eq(&self, _other: &Slice) -> bool {
-        match *self.0 {}
-    }
-}
-impl Eq for Slice {}
-impl Hash for Slice {
-    fn hash<H: Hasher>(&self, _state: &mut H) {
-        match *self.0 {}
-    }
-}
-
-impl Slice {
-    /// A part of this slice.
-    pub fn sub(&self, _offset: u64, _len: u64) -> Slice {
-        match *self.0 {}
-    }
-    /// Number of the buffer.
-    pub fn buffer_id(&self) -> u64 {
-        match *self.0 {}
-    }
-    /// Offset in the buffer.
-    pub fn offset_bytes(&self) -> u64 {
-        match *self.0 {}
-    }
-    /// Length.
-    pub fn len_bytes(&self) -> u64 {
-        match *self.0 {}
-    }
-    /// True when the host can read and write it.
-    pub fn is_mapped(&self) -> bool {
-        match *self.0 {}
-    }
-    /// Writes mapped memory.
-    pub fn write(&self, _bytes: &[u8]) {
-        match *self.0 {}
-    }
-    /// Reads mapped memory.
-    pub fn read(&self, _bytes: &mut [u8]) {
-        match *self.0 {}
-    }
-}
-
-/// What a pipeline is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct PipelineRequest<'a> {
-    /// Name.
-    pub label: &'a str,
-    /// Module.
-    pub spirv: &'a [u8],
-    /// Hash of the module.
-    pub hash: &'a str,
-    /// Storage buffers in set 0.
-    pub buffers: u32,
-    /// Push constants, bytes.
-    pub push_bytes: u32,
-    /// Specialisation constants.
-    pub spec: &'a [(u32, u32)],
-    /// Required subgroup size.
-    pub subgroup_size: Option<u32>,
-}
-
-/// A pipeline.
-#[derive(Clone, Debug)]
-pub struct Pipeline(Arc<Never>);
-
-/// A recording in progress.
-#[derive(Debug)]
-pub struct Recorder(Arc<Never>);
-
-impl Recorder {
-    /// Records a dispatch.
-    pub fn dispatch(
-        &mut self,
-        _pipeline: &Pipeline,
-        _slices: &[Slice],
-        _push: &[u32],
-        _groups: [u32; 3],
-        _label: &str,
-    ) -> Result<()> {
-        match *self.0 {}
-    }
-    /// Records a copy.
-    pub fn copy(&mut self, _from: &Slice, _to: &Slice) {
-        match *self.0 {}
-    }
-    /// Records a fill with zero.
-    pub fn fill_zero(&mut self, _slice: &Slice) {
-        match *self.0 {}
-    }
-    /// Records a global barrier.
-    pub fn barrier(&mut self, _from: Stages, _to: Stages) {
-        match *self.0 {}
-    }
-    /// Records a timestamp; returns its number.
-    pub fn timestamp(&mut self) -> u32 {
-        match *self.0 {}
-    }
-    /// Ends the recording.
-    pub fn finish(self) -> Result<Recorded> {
-        match *self.0 {}
-    }
-}
-
-/// A finished recording.
-#[derive(Clone, Debug)]
-pub struct Recorded(Arc<Never>);
-
-impl Recorded {
-    /// Timestamps in ns since the first.
-    pub fn timestamps_ns(&self) -> Result<Vec<f64>> {
-        match *self.0 {}
-    }
-}
-
-/// A submission.
-#[derive(Clone, Debug)]
-pub struct Event(Arc<Never>);
-
-impl Event {
-    /// Waits.
-    pub fn wait(&self, _timeout: Duration) -> Result<()> {
-        match *self.0 {}
-    }
-    /// True when finished.
-    pub fn is_done(&self) -> Result<bool> {
-        match *self.0 {}
-    }
-    /// Number on the queue.
-    pub fn tick(&self) -> u64 {
-        match *self.0 {}
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gpu({})", self.0.report.name())
     }
 }

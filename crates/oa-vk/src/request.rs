@@ -49,6 +49,9 @@ pub struct DeviceRequest {
     pub disable: Caps,
     /// Limits to stay below, as if the device had them.
     pub clamp: Option<Limits>,
+    /// True to treat memory that host and device share as if they did not: bytes move through
+    /// staging, as on a card of its own.
+    pub split_memory: bool,
     /// Folder of the pipeline cache; `None` uses `OA_CACHE_DIR`, `XDG_CACHE_HOME/oa` or
     /// `~/.cache/oa`.
     pub cache_dir: Option<PathBuf>,
@@ -73,6 +76,7 @@ impl Default for DeviceRequest {
             validation: Validation::Off,
             disable: Caps::NONE,
             clamp: None,
+            split_memory: false,
             cache_dir: None,
             profile: false,
             crumbs: false,

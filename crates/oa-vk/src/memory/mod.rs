@@ -1,6 +1,7 @@
 //! Kinds of memory, the staging between them, and what is left of them.
 
 pub(crate) mod budget;
+pub(crate) mod staging;
 
 pub use budget::MemoryReport;
 
