@@ -90,3 +90,13 @@ impl Event {
         Ok(())
     }
 }
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.replay, &self.device) {
+            (Some(replay), _) => write!(f, "Event(replay {})", replay.number),
+            (None, Some(device)) => write!(f, "Event({})", device.tick()),
+            (None, None) => f.write_str("Event(nothing to do)"),
+        }
+    }
+}

@@ -77,6 +77,9 @@ pub(crate) struct Memory {
     inputs: Option<Buffer>,
     constants: Option<Buffer>,
     ring: Option<Buffer>,
+    /// The last submission that reads each ring slot, whichever instance made it.
+    events: [Option<Event>; RING_SLOTS],
+    next: usize,
 }
 
 impl Memory {
@@ -94,6 +97,8 @@ impl Memory {
                 program.inputs_bytes * RING_SLOTS as u64,
                 "plan input ring",
             )?,
+            events: [None, None, None],
+            next: 0,
         };
         for ((offset, spec), bytes) in program.constants.iter().zip(constants) {
             let buffer = memory.constants.as_ref().expect("a plan with constants has their buffer");
@@ -129,10 +134,8 @@ pub(crate) struct Bindings {
 pub(crate) struct Instance {
     pub(crate) bindings: Bindings,
     slots: [Recorded; RING_SLOTS],
-    events: [Option<Event>; RING_SLOTS],
     /// Mapped copies of the kept values, per slot; empty when nothing is read back.
     readback: Vec<Vec<Slice>>,
-    next: usize,
 }
 
 /// Builds the pipelines of a program. A pipeline that exists already costs a look-up.
@@ -181,20 +184,20 @@ impl Instance {
             binder.record(gpu, slot as u64, &pipelines, outputs)
         };
         let slots = [record(0)?, record(1)?, record(2)?];
-        Ok(Instance { bindings, slots, events: [None, None, None], readback, next: 0 })
+        Ok(Instance { bindings, slots, readback })
     }
 
     /// Submits the next slot after `write` has filled its part of the input ring.
     pub(crate) fn submit(
-        &mut self,
+        &self,
         gpu: &Gpu,
         program: &Program,
-        memory: &Memory,
+        memory: &mut Memory,
         timeout: Duration,
         write: impl FnOnce(&dyn Fn(usize, &[u8])),
     ) -> Result<(Event, usize)> {
-        let slot = self.next;
-        if let Some(event) = &self.events[slot] {
+        let slot = memory.next;
+        if let Some(event) = &memory.events[slot] {
             event.wait(timeout)?;
         }
         let base = slot as u64 * program.inputs_bytes;
@@ -204,8 +207,8 @@ impl Instance {
             ring.slice(offset, bytes.len() as u64).write(bytes);
         });
         let event = gpu.submit(&self.slots[slot])?;
-        self.events[slot] = Some(event.clone());
-        self.next = (slot + 1) % RING_SLOTS;
+        memory.events[slot] = Some(event.clone());
+        memory.next = (slot + 1) % RING_SLOTS;
         Ok((event, slot))
     }
 

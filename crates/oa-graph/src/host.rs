@@ -52,7 +52,11 @@ pub struct HostTensor {
 impl HostTensor {
     /// A value from its elements.
     pub fn new(spec: Spec, data: Vec<f64>) -> HostTensor {
-        assert_eq!(spec.shape.elems(), data.len(), "a host value has as many elements as its shape");
+        assert_eq!(
+            spec.shape.elems(),
+            data.len(),
+            "a host value has as many elements as its shape"
+        );
         HostTensor { spec, data }
     }
 

@@ -14,7 +14,7 @@ use crate::segment::Leaf;
 use program::Program;
 use report::ExecutionReport;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// An input of a plan.
@@ -25,7 +25,6 @@ pub struct InputId(usize);
 pub(crate) struct PlanInner {
     engine: Arc<EngineInner>,
     program: Program,
-    memory: Memory,
     /// Kept slot of each output.
     outputs: Vec<usize>,
     /// Values of earlier segments that the plan reads: their buffers must not be reused.
@@ -35,6 +34,7 @@ pub(crate) struct PlanInner {
 }
 
 struct Replay {
+    memory: Memory,
     instance: Instance,
     submitted: u64,
     numbers: [u64; crate::exec::RING_SLOTS],
@@ -80,11 +80,11 @@ impl ExecutionPlan {
             kept: kept.iter().map(|kept| kept.slice.clone()).collect(),
         };
         let instance = Instance::record(gpu, &program, &memory, bindings, true)?;
-        let replay = Replay { instance, submitted: 0, numbers: [0; crate::exec::RING_SLOTS] };
+        let replay =
+            Replay { memory, instance, submitted: 0, numbers: [0; crate::exec::RING_SLOTS] };
         let inner = PlanInner {
             engine: engine.inner.clone(),
             program,
-            memory,
             outputs,
             _externals: externals,
             _kept: kept,
@@ -115,14 +115,14 @@ impl ExecutionPlan {
         self.check(bindings)?;
         let engine = Engine::from_inner(inner.engine.clone());
         engine.flush()?;
-        let mut replay = inner.replay.lock().expect("no panic while a replay is held");
+        let mut replay = self.replay();
         let timeout = inner.engine_timeout();
         let write = |ring: &dyn Fn(usize, &[u8])| {
             bindings.iter().for_each(|(InputId(input), bytes)| ring(*input, bytes));
         };
         let gpu = &inner.engine.gpu;
-        let (event, slot) =
-            replay.instance.submit(gpu, &inner.program, &inner.memory, timeout, write)?;
+        let Replay { memory, instance, .. } = &mut *replay;
+        let (event, slot) = instance.submit(gpu, &inner.program, memory, timeout, write)?;
         replay.submitted += 1;
         let number = replay.submitted;
         replay.numbers[slot] = number;
@@ -130,6 +130,10 @@ impl ExecutionPlan {
         self.count_changes();
         engine.count_submission();
         Ok(Event::replay(event, inner.clone(), slot, number))
+    }
+
+    fn replay(&self) -> MutexGuard<'_, Replay> {
+        self.inner.replay.lock().expect("no panic while a replay is held")
     }
 
     fn check(&self, bindings: &[(InputId, &[u8])]) -> Result<()> {
@@ -167,7 +171,7 @@ impl ExecutionPlan {
     ///
     /// When the device fails.
     pub fn poison(&self, byte: u8) -> Result<()> {
-        self.inner.memory.poison(&self.inner.engine.gpu, byte)
+        self.replay().memory.poison(&self.inner.engine.gpu, byte)
     }
 
     /// The plan as text: stable for the same graph and capabilities.
@@ -182,7 +186,7 @@ impl ExecutionPlan {
 
     /// Bytes of device memory that the plan itself holds: transients, inputs and constants.
     pub fn device_bytes(&self) -> u64 {
-        self.inner.memory.device_bytes()
+        self.replay().memory.device_bytes()
     }
 }
 
