@@ -106,7 +106,7 @@ pub fn newer_lavapipe(cache: &Path) -> Result<Option<Driver>> {
 /// Returns the driver and the folder with the layer's manifest.
 pub fn swiftshader(cache: &Path) -> Result<(Driver, PathBuf)> {
     let (_, codename) = apt::release().context("the distribution does not name its release")?;
-    let place = cache::entry(cache, "swiftshader-1", |scratch, built| {
+    let place = cache::entry(cache, "swiftshader-2", |scratch, built| {
         println!("set-up unpacks SwiftShader and the validation layer from chromium-common");
         let unpacked = chromium(&codename, scratch)?;
         keep(&unpacked, built, "libvk_swiftshader.so", "swiftshader_icd.json", "1.3.0")?;
@@ -159,12 +159,22 @@ fn copy(unpacked: &Path, built: &Path, file: &str) -> Result<String> {
     Ok(file.to_string())
 }
 
+/// The extensions must stand in the manifest: the loader refuses one that only the library names.
 fn layer_manifest(library: &str) -> String {
+    let extension = |name: &str| format!("{{ \"name\": \"{name}\", \"spec_version\": \"1\" }}");
+    let extensions = [
+        extension("VK_EXT_debug_report"),
+        extension("VK_EXT_debug_utils"),
+        extension("VK_EXT_validation_features"),
+        extension("VK_EXT_layer_settings"),
+    ]
+    .join(", ");
     format!(
         "{{\n  \"file_format_version\": \"1.2.0\",\n  \"layer\": {{\n    \"name\": \
          \"VK_LAYER_KHRONOS_validation\",\n    \"type\": \"GLOBAL\",\n    \"library_path\": \
          \"../{library}\",\n    \"api_version\": \"1.4.300\",\n    \"implementation_version\": \"1\",\n    \
-         \"description\": \"Khronos validation layer\"\n  }}\n}}\n"
+         \"description\": \"Khronos validation layer\",\n    \"instance_extensions\": [{extensions}]\n  \
+         }}\n}}\n"
     )
 }
 
