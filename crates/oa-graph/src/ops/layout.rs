@@ -274,8 +274,8 @@ fn narrow_samples() -> Vec<Sample> {
         sample([2, 5, 3].into(), [1, 1, 3]),
         sample([2, 3, 5, 7].into(), [2, 2, 2]),
         Sample::new(vec![ids([3, 5], 1000, 506)], Attrs::ints(&[1, 1, 3])),
-        sample([33, 1031, 5].into(), [1, 7, 1000]).large(),
-        sample([2, 8_388_613].into(), [1, 3, 8_388_609]).large(),
+        Sample::later(move || sample([33, 1031, 5].into(), [1, 7, 1000])),
+        Sample::later(move || sample([2, 8_388_613].into(), [1, 3, 8_388_609])),
     ]
 }
 
@@ -289,7 +289,7 @@ fn pad_samples() -> Vec<Sample> {
         sample([3, 1].into(), [1, 6, 7]),
         sample([2, 3, 3].into(), [1, 1, 5]),
         sample([2, 3, 2, 7].into(), [2, 2, 5]),
-        sample([2, 8_388_600].into(), [1, 3, 8_388_609]).large(),
+        Sample::later(move || sample([2, 8_388_600].into(), [1, 3, 8_388_609])),
     ]
 }
 
@@ -304,6 +304,6 @@ fn concat_samples() -> Vec<Sample> {
         sample([3, 1].into(), [3, 6].into(), 1),
         sample([2, 3, 5].into(), [2, 4, 5].into(), 1),
         sample([2, 3, 2, 7].into(), [2, 3, 5, 7].into(), 2),
-        sample([2, 8_388_608].into(), [2, 1].into(), 1).large(),
+        Sample::later(move || sample([2, 8_388_608].into(), [2, 1].into(), 1)),
     ]
 }

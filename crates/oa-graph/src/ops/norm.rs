@@ -414,10 +414,14 @@ fn shapes() -> ([Shape; 7], [Shape; 3]) {
 }
 
 /// Samples of every shape; the statistics of a backward are those of its input.
-fn samples(attrs: Attrs, inputs: impl Fn(Shape) -> Vec<HostTensor>) -> Vec<Sample> {
+fn samples(
+    attrs: Attrs,
+    inputs: impl Fn(Shape) -> Vec<HostTensor> + Copy + Send + 'static,
+) -> Vec<Sample> {
     let (small, large) = shapes();
-    let of = |shape: Shape| Sample::new(inputs(shape), attrs);
-    small.map(of).into_iter().chain(large.map(|shape| of(shape).large())).collect()
+    let of = move |shape: Shape| Sample::new(inputs(shape), attrs);
+    let large = large.map(|shape| Sample::later(move || of(shape)));
+    small.map(of).into_iter().chain(large).collect()
 }
 
 fn gain(shape: Shape) -> HostTensor {

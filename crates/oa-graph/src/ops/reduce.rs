@@ -262,10 +262,10 @@ fn row_sum_samples() -> Vec<Sample> {
         sample([5, 7].into(), 7),
         sample([2, 3, 1].into(), 1),
         sample([33, 127].into(), 127),
-        sample(elements_past_f32(), SUM_CHUNK as u32).large(),
-        sample([3, 50_257].into(), 50_257).large(),
-        sample([131_073, 129].into(), 129).large(),
-        sample([2, 8_388_609].into(), 8_388_609).large(),
+        Sample::later(move || sample(elements_past_f32(), SUM_CHUNK as u32)),
+        Sample::later(move || sample([3, 50_257].into(), 50_257)),
+        Sample::later(move || sample([131_073, 129].into(), 129)),
+        Sample::later(move || sample([2, 8_388_609].into(), 8_388_609)),
     ]);
     samples
 }
@@ -284,10 +284,10 @@ fn column_sum_samples() -> Vec<Sample> {
         sample([129, 3].into(), 16),
         sample([2, 3, 5].into(), 4),
         sample([33, 8].into(), 33),
-        sample([1031, 33].into(), 1024).large(),
-        sample([16_777_217, 1].into(), 1024).large(),
-        sample([129_057, 131].into(), 1024).large(),
-        sample([129_057, 131].into(), 129_057).large(),
+        Sample::later(move || sample([1031, 33].into(), 1024)),
+        Sample::later(move || sample([16_777_217, 1].into(), 1024)),
+        Sample::later(move || sample([129_057, 131].into(), 1024)),
+        Sample::later(move || sample([129_057, 131].into(), 129_057)),
     ]
 }
 
@@ -306,8 +306,8 @@ fn argmax_samples() -> Vec<Sample> {
         sample(signed([2, 3, 129], 205)),
         sample(tied),
         sample(HostTensor::f32([1, 40], vec![-2.5; 40])),
-        sample(signed([3, 50_257], 206)).large(),
-        sample(signed([131_073, 129], 207)).large(),
+        Sample::later(move || sample(signed([3, 50_257], 206))),
+        Sample::later(move || sample(signed([131_073, 129], 207))),
     ]);
     samples
 }

@@ -276,7 +276,7 @@ fn draw_samples() -> Vec<Sample> {
         sample((1 << 34) - 6, 13),
         sample((1 << 34) + 2, 1027),
         sample(u64::MAX - 1030, 1025),
-        sample(1, 16_777_217).large(),
+        Sample::later(move || sample(1, 16_777_217)),
     ]
 }
 
@@ -288,7 +288,7 @@ fn dropout_samples() -> Vec<Sample> {
     };
     let mut samples: Vec<Sample> = ragged().map(|shape| sample(shape, 0.3)).into();
     samples.push(sample([33].into(), 0.0));
-    samples.push(sample(elements_past_f32(), 0.1).large());
+    samples.push(Sample::later(move || sample(elements_past_f32(), 0.1)));
     samples
 }
 

@@ -3,27 +3,74 @@
 use crate::attrs::Attrs;
 use crate::host::{HostTensor, Spec};
 use crate::shape::Shape;
+use std::ops::{Deref, DerefMut};
+use std::sync::LazyLock;
 
-/// One set of inputs for an op.
-pub struct Sample {
+/// Inputs and attributes for an op.
+pub struct Case {
     /// Inputs in op order.
     pub inputs: Vec<HostTensor>,
     /// Attributes.
     pub attrs: Attrs,
+}
+
+/// One case for an op. A large one is made when it is first looked at, so that walking the op table
+/// costs nothing for the samples that are passed over.
+pub struct Sample {
     /// True when the sample is too large for finite differences and for slow drivers.
     pub large: bool,
+    case: LazyLock<Case, Box<dyn FnOnce() -> Case + Send>>,
 }
 
 impl Sample {
     /// A small sample.
     pub fn new(inputs: Vec<HostTensor>, attrs: Attrs) -> Sample {
-        Sample { inputs, attrs, large: false }
+        Sample::of(false, move || Case { inputs, attrs })
     }
 
     /// The same sample, marked as large: no finite differences, device tests only where asked.
     pub fn large(mut self) -> Sample {
         self.large = true;
         self
+    }
+
+    /// A large sample that `make` makes once somebody looks at it.
+    pub fn later(make: impl FnOnce() -> Sample + Send + 'static) -> Sample {
+        Sample::of(true, move || make().into_case())
+    }
+
+    /// The same sample with other inputs, made from its own.
+    pub fn map(
+        self,
+        change: impl FnOnce(Vec<HostTensor>, &Attrs) -> Vec<HostTensor> + Send + 'static,
+    ) -> Sample {
+        Sample::of(self.large, move || {
+            let Case { inputs, attrs } = self.into_case();
+            Case { inputs: change(inputs, &attrs), attrs }
+        })
+    }
+
+    fn of(large: bool, make: impl FnOnce() -> Case + Send + 'static) -> Sample {
+        Sample { large, case: LazyLock::new(Box::new(make)) }
+    }
+
+    fn into_case(mut self) -> Case {
+        let none = Case { inputs: Vec::new(), attrs: Attrs::NONE };
+        std::mem::replace(&mut *self, none)
+    }
+}
+
+impl Deref for Sample {
+    type Target = Case;
+
+    fn deref(&self) -> &Case {
+        &self.case
+    }
+}
+
+impl DerefMut for Sample {
+    fn deref_mut(&mut self) -> &mut Case {
+        LazyLock::force_mut(&mut self.case)
     }
 }
 

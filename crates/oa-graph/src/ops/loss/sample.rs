@@ -23,9 +23,9 @@ fn large() -> [Shape; 3] {
     [[33, 50_257].into(), [40_007, 9].into(), [16_384, 1025].into()]
 }
 
-fn samples(of: impl Fn(Shape) -> Sample) -> Vec<Sample> {
-    let large = large().map(|shape| of(shape).large());
-    small().into_iter().map(&of).chain(large).collect()
+fn samples(of: impl Fn(Shape) -> Sample + Copy + Send + 'static) -> Vec<Sample> {
+    let large = large().map(|shape| Sample::later(move || of(shape)));
+    small().into_iter().map(of).chain(large).collect()
 }
 
 fn logits(shape: Shape) -> HostTensor {
@@ -54,7 +54,7 @@ fn statistics(logits: &HostTensor) -> [HostTensor; 2] {
 }
 
 pub(super) fn log_sum_exp() -> Vec<Sample> {
-    let mut all = samples(|shape| Sample::new(vec![logits(shape)], Attrs::NONE));
+    let mut all = samples(move |shape| Sample::new(vec![logits(shape)], Attrs::NONE));
     let far = |low, high| Sample::new(vec![uniform([3, 129], low, high, 803)], Attrs::NONE);
     all.extend([far(-1.0e4, 1.0e4), far(9.0e3, 9.1e3), far(-9.1e3, -9.0e3)]);
     all
@@ -66,7 +66,7 @@ pub(super) fn cross_entropy() -> Vec<Sample> {
         let [lse, mean] = statistics(&logits);
         Sample::new(vec![logits, targets(shape), lse, mean], ints.with_floats(&floats))
     };
-    let mut all = samples(|shape| sample(shape, [0.0, 0.0]));
+    let mut all = samples(move |shape| sample(shape, [0.0, 0.0]));
     all.extend([[0.1, 0.0], [0.0, 1.0e-3], [0.3, 1.0e-2]].map(|f| sample([11, 17].into(), f)));
     let mut ignored = sample([2, 5].into(), [0.1, 0.0]);
     ignored.inputs[1].data.fill(f64::from(IGNORE));
@@ -82,7 +82,7 @@ pub(super) fn cross_entropy_scaled() -> Vec<Sample> {
         let inputs = vec![logits, targets(shape), lse, mean, inverse];
         Sample::new(inputs, ints.with_floats(&floats))
     };
-    let mut all = samples(|shape| sample(shape, 16_384, [0.0, 0.0]));
+    let mut all = samples(move |shape| sample(shape, 16_384, [0.0, 0.0]));
     all.extend([(1, [0.1, 0.0]), (4, [0.0, 1.0e-3])].map(|(c, f)| sample([11, 17].into(), c, f)));
     all
 }
@@ -97,7 +97,7 @@ pub(super) fn cross_entropy_backward() -> Vec<Sample> {
         let inputs = vec![logits, targets(shape), lse, inverse, dloss];
         Sample::new(inputs, ints.with_floats(&floats))
     };
-    let mut all = samples(|shape| sample(shape, 16_384, [1.0, 0.0, 0.0]));
+    let mut all = samples(move |shape| sample(shape, 16_384, [1.0, 0.0, 0.0]));
     let smooth = [(3, [0.9, 0.1 / 17.0, 0.0]), (11, [0.7, 0.3 / 17.0, 2.0e-3])];
     all.extend(smooth.map(|(chunk, floats)| sample([11, 17].into(), chunk, floats)));
     all
@@ -109,7 +109,7 @@ pub(super) fn inverse_count() -> Vec<Sample> {
     let mut all: Vec<Sample> = [1, 4, 127, 129, 1000].map(sample).into();
     let none = HostTensor::new(Spec::i32([3]), vec![f64::from(IGNORE); 3]);
     all.push(Sample::new(vec![none], Attrs::ints(&[IGNORE as u32])));
-    all.push(sample(16_777_217).large());
+    all.push(Sample::later(move || sample(16_777_217)));
     all
 }
 
@@ -118,7 +118,7 @@ pub(super) fn correct_rows() -> Vec<Sample> {
         let targets = targets(logits.shape());
         Sample::new(vec![logits, targets], Attrs::ints(&[IGNORE as u32]))
     };
-    let mut all = samples(|shape| sample(logits(shape)));
+    let mut all = samples(move |shape| sample(logits(shape)));
     // Three equal maxima in each row: only the first one is right.
     let tied = (0..129 * 3).map(|i| if i % 3 == 0 { 2.0 } else { f64::from(i % 3) });
     all.push(sample(HostTensor::f32([129, 3], tied.collect())));
