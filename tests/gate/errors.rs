@@ -18,7 +18,7 @@ use oa_tests::case::Checks;
 use oa_vk::{DeviceRequest, Gpu};
 use std::fmt::Display;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// One trial an error.
@@ -254,17 +254,4 @@ fn loss_is_no_number(context: &Context, checks: &mut Checks) -> Result<()> {
     let words = crate::learn::bits(&model.parameters().to_host()?);
     checks.exact("unchanged", "parameters", &words, &crate::learn::bits(&poisoned));
     Ok(())
-}
-
-/// Whether a path can be mounted on is the system's affair: a container may refuse it.
-pub fn mounted(folder: &Path, size: &str) -> Result<(), String> {
-    let mount = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-        .arg(folder)
-        .output();
-    match mount {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
 }

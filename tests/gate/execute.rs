@@ -3,12 +3,17 @@
 //! The device runs it exactly as any recorded op: inputs as host data or, where the op changes
 //! them, as states that are read back afterwards. Knows no op by name.
 
+use crate::context::Force;
 use anyhow::{Context, Result};
 use oa_graph::engine::Engine;
 use oa_graph::graph::Graph;
 use oa_graph::ops::sample::Sample;
 use oa_graph::ops::{Lower, OpCall, OpDef};
 use oa_graph::{DType, HostTensor, Spec, State, Tensor};
+use oa_kernels::select::misfit;
+use oa_kernels::{Variant, registry};
+use oa_vk::Capabilities;
+use std::collections::BTreeSet;
 
 /// The specs of a sample's inputs and of what the op makes of them.
 ///
@@ -36,6 +41,25 @@ pub fn family(op: &OpDef, sample: &Sample) -> Result<Option<&'static str>> {
         }
         Lower::View | Lower::Store => Ok(None),
     }
+}
+
+/// The set of forced variants that this one is forced by. Sets are shared: the first forces the first
+/// variant of every family that the device can run, the second every second one, and so on, so
+/// that a few engines cover all variants.
+pub fn force_of(variant: &Variant, device: &Capabilities) -> Force {
+    let fitting = |family: &str| -> Vec<&'static Variant> {
+        let of_family = registry().iter().filter(|variant| variant.family == family);
+        of_family.filter(|variant| misfit(variant, device).is_none()).collect()
+    };
+    let same = |other: &&Variant| other.name == variant.name;
+    let place = fitting(variant.family).iter().position(same);
+    let place = place.expect("only a variant that the device can run is forced");
+    let families: BTreeSet<&str> = registry().iter().map(|variant| variant.family).collect();
+    let nth = |family: &str| {
+        let variant = *fitting(family).get(place)?;
+        Some((family.to_owned(), variant.name.to_owned()))
+    };
+    families.into_iter().filter_map(nth).collect()
 }
 
 /// One result of an op: an output, or an input that it changed.

@@ -5,7 +5,7 @@
 //! two repeats with the first run, bit for bit. `large` has the samples of many megabytes.
 
 use crate::context::{Context, Force, Outcome, trial};
-use crate::execute::{Found, family, on_device, on_host, specs};
+use crate::execute::{Found, family, force_of, on_device, on_host, specs};
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
 use oa_graph::ops::sample::Sample;
@@ -84,14 +84,14 @@ fn check(
         if let Some(reason) = misfit(variant, engine.capabilities()) {
             return Ok(Outcome::Skipped(reason.to_string()));
         }
-        force.insert(variant.family.to_owned(), variant.name.to_owned());
+        force = force_of(variant, engine.capabilities());
     }
     let engine = context.engine_with(&force)?;
     let range = engine.capabilities().limits.storage_range_bytes;
     let mut too_large = None;
     for (index, sample) in (op.samples)().iter().enumerate() {
-        let of_family = family(op, sample)? == variant.map(|variant| variant.family);
-        if sample.large != large || !of_family {
+        // The size first: a sample is made when it is looked at.
+        if sample.large != large || family(op, sample)? != variant.map(|variant| variant.family) {
             continue;
         }
         let (inputs, outputs) = specs(op, sample)?;

@@ -87,8 +87,6 @@ pub fn oa() -> Result<PathBuf> {
 pub struct Ended {
     /// Exit code; `None` when a signal ended it.
     pub code: Option<i32>,
-    /// Standard output.
-    pub out: String,
     /// Standard error.
     pub errors: String,
 }
@@ -97,7 +95,6 @@ impl From<Output> for Ended {
     fn from(output: Output) -> Ended {
         Ended {
             code: output.status.code(),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
             errors: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
     }

@@ -4,8 +4,8 @@
 //! repeat proves nothing. All kernel variants that the device can run are tried on the largest of
 //! the op's small samples.
 
-use crate::context::{Context, Force, Outcome, trial};
-use crate::execute::{family, on_device};
+use crate::context::{Context, Outcome, trial};
+use crate::execute::{family, force_of, on_device};
 use anyhow::{Context as _, Result};
 use libtest_mimic::Trial;
 use oa_graph::ops::sample::Sample;
@@ -68,11 +68,11 @@ fn check(
     op: &'static OpDef,
     variant: &'static Variant,
 ) -> Result<Outcome> {
-    if let Some(reason) = misfit(variant, context.engine()?.capabilities()) {
+    let engine = context.engine()?;
+    if let Some(reason) = misfit(variant, engine.capabilities()) {
         return Ok(Outcome::Skipped(reason.to_string()));
     }
-    let force = Force::from([(variant.family.to_owned(), variant.name.to_owned())]);
-    let engine = context.engine_with(&force)?;
+    let engine = context.engine_with(&force_of(variant, engine.capabilities()))?;
     let (sample, _) = largest(op).context("the op has a small sample")?;
     let first = on_device(&engine, op, &sample)?;
     let mut unequal = vec![0usize; first.len()];
