@@ -145,6 +145,9 @@ pub struct Limits {
     pub subgroup_min: u32,
     /// Largest subgroup size a pipeline can require.
     pub subgroup_max: u32,
+    /// Most turns that all loops of one invocation may take together: a driver that has such a
+    /// bound leaves every loop beyond it without a word. `u32::MAX` when there is none.
+    pub loop_turns: u32,
     /// Nanoseconds per timestamp tick; 0 when timestamps are not available.
     pub timestamp_period_ns: f32,
 }
@@ -179,6 +182,7 @@ impl Capabilities {
                 subgroup_size: 1,
                 subgroup_min: 1,
                 subgroup_max: 1,
+                loop_turns: 65_000,
                 timestamp_period_ns: 0.0,
             },
             software: false,

@@ -31,6 +31,8 @@ pub struct Match {
     pub vendor_id: Option<u32>,
     /// Parts of the device's name of which one must occur; empty matches every name.
     pub names: &'static [&'static str],
+    /// Parts of the driver's description of which one must occur; empty matches every text.
+    pub drivers: &'static [&'static str],
     /// Driver versions below this one, in Vulkan's packing.
     pub driver_below: Option<u32>,
     /// Vulkan versions below this one, in Vulkan's packing.
@@ -48,6 +50,8 @@ pub enum Action {
     StorageRange(u64),
     /// Lowers the largest allocation, bytes.
     Allocation(u64),
+    /// Bounds the turns that all loops of one invocation take together.
+    LoopTurns(u32),
     /// Takes the device only when there is no other.
     TakeLast,
 }
@@ -60,9 +64,13 @@ impl Quirk {
 
     fn concerns(&self, info: &DeviceInfo, capabilities: &Capabilities) -> bool {
         let rule = &self.applies;
+        let occurs = |parts: &[&str], text: &str| {
+            parts.is_empty() || parts.iter().any(|part| text.contains(part))
+        };
         rule.driver_id.is_none_or(|id| id == info.driver_id)
             && rule.vendor_id.is_none_or(|id| id == info.vendor_id)
-            && (rule.names.is_empty() || rule.names.iter().any(|part| info.name.contains(part)))
+            && occurs(rule.names, &info.name)
+            && occurs(rule.drivers, &info.driver_info)
             && rule.driver_below.is_none_or(|version| info.driver_version < version)
             && rule.api_below.is_none_or(|version| info.api_version < version)
             && rule.when.is_none_or(|when| when(capabilities))
@@ -76,6 +84,7 @@ impl Quirk {
                 limits.storage_range_bytes = limits.storage_range_bytes.min(most);
             }
             Action::Allocation(most) => limits.allocation_bytes = limits.allocation_bytes.min(most),
+            Action::LoopTurns(most) => limits.loop_turns = limits.loop_turns.min(most),
             Action::TakeLast => {}
         }
     }
@@ -103,6 +112,7 @@ const ANY: Match = Match {
     driver_id: None,
     vendor_id: None,
     names: &[],
+    drivers: &[],
     driver_below: None,
     api_below: None,
     when: None,
@@ -258,6 +268,18 @@ pub static QUIRKS: &[Quirk] = &[
         evidence: "VP_LUNARG_desktop device reports",
     },
     Quirk {
+        id: "lavapipe-loops",
+        applies: Match {
+            driver_id: LAVAPIPE,
+            drivers: &["Mesa 20.", "Mesa 21.", "Mesa 22.", "Mesa 23.", "Mesa 24."],
+            ..ANY
+        },
+        symptom: "every loop ends once the loops of an invocation took 65,535 turns together",
+        action: Action::LoopTurns(65_000),
+        evidence: "measured on Mesa 22.3.6 (2 x 40,000 turns stop at 65,533); 25.0.7 has it not; \
+                   versions between are taken as old",
+    },
+    Quirk {
         id: "tiny-subgroups",
         applies: Match { when: Some(|c| c.limits.subgroup_size < 4), ..ANY },
         symptom: "subgroups of one or two invocations make subgroup kernels slower than none",
@@ -305,6 +327,7 @@ mod tests {
         let mut able = Capabilities::floor();
         able.caps = Caps(u64::MAX);
         able.limits.subgroup_size = 32;
+        able.limits.loop_turns = u32::MAX;
         able
     }
 
@@ -339,6 +362,17 @@ mod tests {
         let adreno = ["adreno-allocation", "adreno-coopmat", "adreno-shuffle"];
         let capabilities = check(&device(8, "Adreno (TM) 740"), &[], &adreno);
         assert_eq!(capabilities.limits.allocation_bytes, 512 << 20);
+    }
+
+    #[test]
+    fn old_lavapipe_bounds_loops() {
+        let mut old = device(13, "llvmpipe (LLVM 15.0.6, 256 bits)");
+        old.driver_info = "Mesa 22.3.6 (LLVM 15.0.6)".to_owned();
+        let found = check(&old, &[], &["lavapipe-coopmat", "lavapipe-loops"]);
+        assert_eq!(found.limits.loop_turns, 65_000);
+        old.driver_info = "Mesa 25.0.7 (LLVM 15.0.6)".to_owned();
+        let found = check(&old, &[], &["lavapipe-coopmat"]);
+        assert_eq!(found.limits.loop_turns, u32::MAX);
     }
 
     #[test]

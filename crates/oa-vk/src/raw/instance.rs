@@ -129,7 +129,12 @@ impl Plan {
                 return Err(Error::NoValidationLayer);
             }
             plan.layers.push(VALIDATION_LAYER.as_ptr());
-            plan.extensions.push(ext::validation_features::NAME.as_ptr());
+            // The layer reads the structure of this extension even where its manifest, and so the
+            // loader, does not list it.
+            let of_layer = entry.extensions(Some(VALIDATION_LAYER))?;
+            if names(&of_layer, ext::validation_features::NAME) {
+                plan.extensions.push(ext::validation_features::NAME.as_ptr());
+            }
         }
         if validation || options.labels && names(&offered, ext::debug_utils::NAME) {
             plan.extensions.push(ext::debug_utils::NAME.as_ptr());

@@ -41,6 +41,10 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
+    /// Buffers from this size on get memory of their own. The allocator compares only such with
+    /// the budget, and they would take most of a block anyway.
+    const LARGE_BYTES: u64 = 16 << 20;
+
     /// Creates the allocator; no memory is reserved before the first buffer.
     pub(crate) fn create(
         device: &Arc<Device>,
@@ -81,6 +85,9 @@ impl Allocator {
             | vk::BufferUsageFlags::TRANSFER_DST;
         let info = vk::BufferCreateInfo::default().size(size).usage(usage);
         let mut wish = self.wish(class);
+        if size >= Allocator::LARGE_BYTES {
+            wish.flags |= vk_mem::AllocationCreateFlags::DEDICATED_MEMORY;
+        }
         if !last_try || self.policy.software {
             wish.flags |= vk_mem::AllocationCreateFlags::WITHIN_BUDGET;
         }

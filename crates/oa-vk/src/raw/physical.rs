@@ -123,6 +123,7 @@ fn limits(limits: &vk::PhysicalDeviceLimits) -> Limits {
         subgroup_size: 1,
         subgroup_min: 1,
         subgroup_max: 1,
+        loop_turns: u32::MAX,
         timestamp_period_ns: limits.timestamp_period,
     }
 }
@@ -264,6 +265,7 @@ fn restrict(capabilities: &mut Capabilities, request: &DeviceRequest) {
         low(&mut limits.invocations, most.invocations);
         low(&mut limits.shared_bytes, most.shared_bytes);
         low(&mut limits.push_bytes, most.push_bytes);
+        low(&mut limits.loop_turns, most.loop_turns);
     }
 }
 
