@@ -24,7 +24,8 @@ impl Sink {
     const MOST: usize = 1000;
 
     /// Takes a message. Only those that count are kept: the loader's own remarks do not.
-    pub(crate) fn receive(&self, severity: Severity, counts: bool, text: &str) {
+    pub(crate) fn receive(&self, severity: Severity, counts: bool, id: &str, text: &str) {
+        let text = if text.contains(id) { text.to_owned() } else { format!("{id}: {text}") };
         match severity {
             Severity::Error => tracing::error!(target: "oa_vk::validation", "{text}"),
             Severity::Warning if counts => tracing::warn!(target: "oa_vk::validation", "{text}"),
@@ -33,7 +34,7 @@ impl Sink {
         if counts {
             let mut messages = self.messages.lock().expect("no panic while the sink is held");
             if messages.len() < Sink::MOST {
-                messages.push(text.to_owned());
+                messages.push(text);
             }
         }
     }
@@ -51,14 +52,14 @@ mod tests {
     #[test]
     fn the_sink_keeps_what_counts_and_is_bounded() {
         let sink = Sink::default();
-        sink.receive(Severity::Warning, false, "the loader skipped a driver");
-        sink.receive(Severity::Error, true, "first");
+        sink.receive(Severity::Warning, false, "", "the loader skipped a driver");
+        sink.receive(Severity::Error, true, "SYNC-1", "first");
         for _ in 0..2 * Sink::MOST {
-            sink.receive(Severity::Warning, true, "again");
+            sink.receive(Severity::Warning, true, "SYNC-2", "[SYNC-2] again");
         }
         let messages = sink.drain();
         assert_eq!(messages.len(), Sink::MOST);
-        assert_eq!(messages[0], "first");
+        assert_eq!(messages[..2], ["SYNC-1: first", "[SYNC-2] again"]);
         assert!(sink.drain().is_empty());
     }
 }

@@ -46,12 +46,14 @@ struct Inner {
 }
 
 /// Every device that the loader lists, usable or not, with what it can do and why it is refused.
+/// Never validates: looking needs no layer.
 ///
 /// # Errors
 ///
 /// [`Error::NoLoader`], or a failure to create an instance.
 pub fn devices(request: &DeviceRequest) -> Result<Vec<DeviceReport>> {
-    match probe(request, &Arc::default()) {
+    let request = DeviceRequest { validation: Validation::Off, ..request.clone() };
+    match probe(&request, &Arc::default()) {
         Ok((_, probed)) => Ok(probed.into_iter().map(|physical| physical.report).collect()),
         // What the loader answers when no driver is installed.
         Err(Error::NoDevice { rejected }) if rejected.is_empty() => Ok(Vec::new()),

@@ -57,7 +57,7 @@ pub fn verify(lifetimes: &[Lifetime], placement: &Placement, align: u64) -> Resu
     let end = |value: usize| offsets[value].saturating_add(lifetimes[value].len_bytes);
     for value in 0..lifetimes.len() {
         let offset = offsets[value];
-        if align == 0 || offset % align != 0 {
+        if align == 0 || !offset.is_multiple_of(align) {
             return Err(Overlap::Misaligned { value, offset, align });
         }
         if end(value) > placement.peak_bytes {

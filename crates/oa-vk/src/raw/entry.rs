@@ -37,12 +37,13 @@ impl Entry {
         Ok(version.unwrap_or(vk::API_VERSION_1_0))
     }
 
-    /// True when a layer of this name is installed.
-    pub(crate) fn has_layer(&self, name: &CStr) -> Result<bool> {
+    /// The Vulkan version that a layer of this name was made for, if it is installed.
+    pub(crate) fn layer_version(&self, name: &CStr) -> Result<Option<u32>> {
         // SAFETY: H4: the library is loaded.
         let layers = unsafe { self.handle.enumerate_instance_layer_properties() };
         let layers = layers.map_err(failed("vkEnumerateInstanceLayerProperties"))?;
-        Ok(layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(name)))
+        let layer = layers.iter().find(|layer| layer.layer_name_as_c_str() == Ok(name));
+        Ok(layer.map(|layer| layer.spec_version))
     }
 
     /// The instance extensions of the loader and its drivers, or of one layer.

@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
+/// From this version on the layer tracks what shaders access only if it is set to.
+const HAS_SETTINGS: u32 = vk::make_api_version(0, 1, 3, 290);
+
 /// What an instance is created with.
 pub(crate) struct InstanceOptions {
     /// Which layer checks run.
@@ -43,6 +46,7 @@ struct Plan {
     layers: Vec<*const c_char>,
     flags: vk::InstanceCreateFlags,
     labels: bool,
+    settings: bool,
 }
 
 impl Instance {
@@ -64,6 +68,9 @@ impl Instance {
         let enabled = enabled_checks(options.validation);
         let mut checks = vk::ValidationFeaturesEXT::default().enabled_validation_features(enabled);
         let mut messages = messenger_info(sink);
+        let on = vk::TRUE;
+        let shaders = [shader_accesses(&on)];
+        let mut settings = vk::LayerSettingsCreateInfoEXT::default().settings(&shaders);
         let mut info = vk::InstanceCreateInfo::default()
             .application_info(&application)
             .enabled_extension_names(&plan.extensions)
@@ -71,6 +78,9 @@ impl Instance {
             .flags(plan.flags);
         if options.validation != Validation::Off {
             info = info.push_next(&mut checks).push_next(&mut messages);
+        }
+        if plan.settings && options.validation != Validation::On {
+            info = info.push_next(&mut settings);
         }
         // SAFETY: H4, H5: the names are static and the sink outlives the instance.
         let handle = unsafe { entry.handle.create_instance(&info, None) };
@@ -119,15 +129,15 @@ impl Plan {
             layers: Vec::new(),
             flags: vk::InstanceCreateFlags::empty(),
             labels: false,
+            settings: false,
         };
         if names(&offered, khr::portability_enumeration::NAME) {
             plan.extensions.push(khr::portability_enumeration::NAME.as_ptr());
             plan.flags |= vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR;
         }
         if validation {
-            if !entry.has_layer(VALIDATION_LAYER)? {
-                return Err(Error::NoValidationLayer);
-            }
+            let version = entry.layer_version(VALIDATION_LAYER)?;
+            plan.settings = version.ok_or(Error::NoValidationLayer)? >= HAS_SETTINGS;
             plan.layers.push(VALIDATION_LAYER.as_ptr());
             // The layer reads the structure of this extension even where its manifest, and so the
             // loader, does not list it.
@@ -154,6 +164,17 @@ fn enabled_checks(validation: Validation) -> &'static [vk::ValidationFeatureEnab
             vk::ValidationFeatureEnableEXT::GPU_ASSISTED_RESERVE_BINDING_SLOT,
         ],
     }
+}
+
+/// The setting that makes the layer find hazards between kernels, not only between copies.
+fn shader_accesses(on: &vk::Bool32) -> vk::LayerSettingEXT<'_> {
+    let mut setting = vk::LayerSettingEXT::default()
+        .layer_name(VALIDATION_LAYER)
+        .setting_name(c"syncval_shader_accesses_heuristic")
+        .ty(vk::LayerSettingTypeEXT::BOOL32);
+    setting.value_count = 1;
+    setting.p_values = std::ptr::from_ref(on).cast();
+    setting
 }
 
 fn messenger_info(sink: &Arc<Sink>) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
@@ -196,10 +217,13 @@ unsafe extern "system" fn on_message(
         // SAFETY: the message is null or a C string that lives as long as the callback data.
         let text = unsafe { data.message_as_c_str() };
         let text = text.map(CStr::to_string_lossy).unwrap_or_default();
+        // SAFETY: the id is null or a C string that lives as long as the callback data.
+        let id = unsafe { data.message_id_name_as_c_str() };
+        let id = id.map(CStr::to_string_lossy).unwrap_or_default();
         let error = severity.contains(vk::DebugUtilsMessageSeverityFlagsEXT::ERROR);
         let severity = if error { Severity::Error } else { Severity::Warning };
         let counts = kind.contains(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION);
-        sink.receive(severity, counts, &text);
+        sink.receive(severity, counts, &id, &text);
     }
     vk::FALSE
 }

@@ -24,16 +24,17 @@ fn a_missing_loader_says_what_to_install() {
 #[test]
 fn an_unknown_device_lists_those_there_are() {
     let reports = devices(&request()).expect("the devices");
+    let off = DeviceRequest { validation: Validation::Off, ..request() };
     let selector = Some("no such device".to_owned());
-    let error = open_error(&DeviceRequest { selector, ..request() });
+    let error = open_error(&DeviceRequest { selector, ..off.clone() });
     let text = error.to_string();
     assert!(text.starts_with("no Vulkan device matches \"no such device\"; there are:"), "{text}");
     for report in reports {
         assert!(text.contains(&report.name().to_string()), "{text}");
         for selector in [report.info.uuid_text(), report.index.to_string()] {
             let selector = Some(selector);
-            let request = DeviceRequest { selector, validation: Validation::Off, ..request() };
-            Gpu::open(&request).expect("each device can be named");
+            Gpu::open(&DeviceRequest { selector, ..off.clone() })
+                .expect("each device can be named");
         }
     }
 }
@@ -149,6 +150,28 @@ fn bad_modules_and_large_requests_are_refused() {
 }
 
 #[test]
+fn the_sink_hears_a_missing_barrier() {
+    let gpu = open();
+    let (one, two) = (zeros(&gpu, 64, "one"), zeros(&gpu, 64, "two"));
+    let mut recorder = gpu.recorder("race").expect("a recorder");
+    recorder.copy(&one, &two);
+    recorder.copy(&two, &one);
+    gpu.submit(&recorder.finish().expect("a recording")).expect("a submission");
+    let messages = gpu.validation_messages();
+    let heard = messages.iter().any(|message| message.contains("SYNC-HAZARD"));
+    assert_eq!(heard, gpu.checks_sync, "{messages:#?}");
+    let kernel = pipeline(&gpu, &CONSTANT);
+    let mut recorder = gpu.recorder("race of kernels").expect("a recorder");
+    let slices = [one.clone()];
+    recorder.dispatch(&kernel, &slices, &[64], [1, 1, 1], "race").expect("it fits");
+    recorder.copy(&one, &two);
+    gpu.submit(&recorder.finish().expect("a recording")).expect("a submission");
+    let messages = gpu.validation_messages();
+    let heard = messages.iter().any(|message| message.contains("SYNC-HAZARD"));
+    assert_eq!(heard, gpu.checks_sync, "{messages:#?}");
+}
+
+#[test]
 fn misuse_panics_before_it_reaches_the_driver() {
     let (gpu, other) = (open(), open());
     let target = zeros(&gpu, 64, "target");
@@ -163,7 +186,7 @@ fn misuse_panics_before_it_reaches_the_driver() {
     };
     check("no slice", &|r| run(r, &[], &[1]));
     check("too many slices", &|r| run(r, &[target.clone(), target.clone()], &[1]));
-    check("too many push constants", &|r| run(r, &[target.clone()], &[1, 2, 3]));
+    check("too many push constants", &|r| run(r, std::slice::from_ref(&target), &[1, 2, 3]));
     check("an empty slice", &|r| run(r, &[target.sub(0, 0)], &[1]));
     check("a misaligned slice", &|r| run(r, &[target.sub(2, 4)], &[1]));
     check("another device's slice", &|r| run(r, &[zeros(&other, 64, "foreign")], &[1]));

@@ -13,6 +13,8 @@ pub const LONG: Duration = Duration::from_secs(120);
 /// A device whose validation messages are asserted to be none when it is dropped.
 pub struct Lab {
     gpu: Gpu,
+    /// True when the validation layer checks synchronization.
+    pub checks_sync: bool,
     folder: PathBuf,
 }
 
@@ -51,14 +53,16 @@ pub fn request() -> DeviceRequest {
 /// Opens what is asked for, without validation only where the layer is not installed.
 pub fn open_with(request: DeviceRequest) -> Lab {
     let folder = request.cache_dir.clone().expect("the lab names a folder");
+    let mut checks_sync = matches!(request.validation, Validation::Sync | Validation::Gpu);
     let gpu = match Gpu::open(&request) {
         Err(Error::NoValidationLayer) if env::var_os("OA_VALIDATION").is_none() => {
+            checks_sync = false;
             eprintln!("the validation layer is not installed: this run does not validate");
             Gpu::open(&DeviceRequest { validation: Validation::Off, ..request })
         }
         opened => opened,
     };
-    Lab { gpu: gpu.expect("a Vulkan device to test on"), folder }
+    Lab { gpu: gpu.expect("a Vulkan device to test on"), checks_sync, folder }
 }
 
 /// Opens the device of the environment.
