@@ -41,14 +41,10 @@ fn start_until_saved(place: &Place, out: &str) -> Child {
     let mut command = place.command(&arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    for line in lines {
-        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        if event["event"] == "checkpoint" {
-            assert_eq!(event["step"], 8);
-            return child;
-        }
-    }
-    panic!("the run ended without a checkpoint");
+    let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let saved = events.find(|event| event["event"] == "checkpoint");
+    assert_eq!(saved.map(|event| event["step"].clone()), Some(8.into()), "{:?}", child.wait());
+    child
 }
 
 /// Step, loss, gradient norm and learning rate of every line of a run's metrics.

@@ -2,6 +2,7 @@
 //!
 //! Tests that need a device say so loudly and pass where there is none, unless `OA_REQUIRE_DEVICE`
 //! is set, as it is where a driver was prepared.
+#![expect(clippy::unwrap_used, reason = "everything here is test code")]
 
 mod device;
 mod host;

@@ -55,8 +55,8 @@ pub struct TrainFlags {
     pub config: Option<PathBuf>,
     /// Continue a run from a checkpoint, or from the newest one of a run's folder (the default is
     /// --out). The checkpoint holds all settings.
-    #[arg(long, value_name = "FILE|FOLDER", num_args = 0..=1, default_missing_value = "")]
-    pub resume: Option<PathBuf>,
+    #[arg(long, value_name = "FILE|FOLDER", num_args = 0..=1)]
+    pub resume: Option<Option<PathBuf>>,
     /// Replay each step as one captured plan (the default).
     #[arg(long, conflicts_with = "eager")]
     pub captured: bool,
@@ -170,9 +170,9 @@ mod tests {
             }
         };
         assert_eq!(resume(&[]), None);
-        assert_eq!(resume(&["--resume"]), Some(PathBuf::new()));
-        assert_eq!(resume(&["--resume", "runs/a", "--json"]), Some("runs/a".into()));
-        assert_eq!(resume(&["--resume", "--out", "runs/a"]), Some(PathBuf::new()));
+        assert_eq!(resume(&["--resume"]), Some(None));
+        assert_eq!(resume(&["--resume", "runs/a", "--json"]), Some(Some("runs/a".into())));
+        assert_eq!(resume(&["--resume", "--out", "runs/a"]), Some(None));
     }
 
     #[test]

@@ -111,22 +111,43 @@ impl Arch {
         }
     }
 
-    fn is_contract(self) -> bool {
-        matches!(self, Arch::ContractTransformer | Arch::ContractRnn)
+    fn defaults(self) -> Defaults {
+        match self {
+            Arch::ContractTransformer | Arch::ContractRnn => Defaults {
+                context: 16,
+                batch: 64,
+                steps: 300,
+                lr: 0.01,
+                warmup: 0,
+                seed: 20_260_714,
+            },
+            Arch::Transformer | Arch::Rnn => {
+                Defaults { context: 64, batch: 12, steps: 200, lr: 0.001, warmup: 20, seed: 0 }
+            }
+        }
     }
+}
+
+/// The settings whose defaults depend on the architecture.
+struct Defaults {
+    context: usize,
+    batch: usize,
+    steps: u64,
+    lr: f64,
+    warmup: u64,
+    seed: u64,
 }
 
 /// Decides every setting that was not given, and refuses those without a use.
 pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
     let arch = settings.arch.unwrap_or_default();
     refuse_useless(settings, arch)?;
-    let contract = arch.is_contract();
-    let either = |contract_value, value| if contract { contract_value } else { value };
-    let context = settings.context.unwrap_or(either(16, 64));
+    let defaults = arch.defaults();
+    let context = settings.context.unwrap_or(defaults.context);
     let model = model(settings, arch, context);
     model.validate().explain("cannot build that model")?;
-    let steps = settings.steps.unwrap_or(either(300, 200));
-    let seed = settings.seed.unwrap_or(either(20_260_714, 0));
+    let steps = settings.steps.unwrap_or(defaults.steps);
+    let seed = settings.seed.unwrap_or(defaults.seed);
     let built_in = settings.data.is_none();
     let order = match settings.order {
         Some(order) => order,
@@ -136,7 +157,7 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
     let routine = Routine {
         data: settings.data.clone(),
         whole: settings.whole.unwrap_or(built_in),
-        batch: settings.batch.unwrap_or(either(64, 12)),
+        batch: settings.batch.unwrap_or(defaults.batch),
         context,
         checkpoint_every: settings.checkpoint_every.unwrap_or(50),
         keep: settings.keep.unwrap_or(3),
@@ -155,12 +176,12 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
         model,
         training: ItTrainingConfig {
             total_steps: steps,
-            schedule: schedule(settings, either(0, 20), steps)?,
+            schedule: schedule(settings, defaults.warmup, steps)?,
             max_norm: clip(settings)?,
             accumulation,
             seed,
         },
-        optimizer: optimizer(settings, if contract { 0.01 } else { 0.001 }),
+        optimizer: optimizer(settings, defaults.lr),
         cursor: match order {
             Order::Contract => DataCursor::CONTRACT,
             Order::Shuffled => DataCursor::shuffled(seed),

@@ -15,7 +15,7 @@ use crate::flags::{Common, TrainFlags};
 pub fn run(common: &Common, flags: &TrainFlags) -> Result<(), Failure> {
     flags.settings.check_numbers()?;
     let start = match &flags.resume {
-        Some(place) => start::resume(flags, place)?,
+        Some(place) => start::resume(flags, place.as_deref())?,
         None => start::fresh(flags)?,
     };
     run::run(common, start)

@@ -6,11 +6,11 @@ use super::start::Start;
 use crate::failure::{Explain, Failure};
 use crate::flags::Common;
 use crate::interrupt::Interrupt;
-use crate::settings::{Mode, Plan};
+use crate::settings::{Mode, Plan, Routine};
 use crate::{eval, open, output};
 use oa::Engine;
 use oa::io::CheckpointFolder;
-use oa::ml::data::{Batch, Batches, ByteTokenizer, TextDataset, TokenView, Tokenizer};
+use oa::ml::data::{Batch, Batches, ByteTokenizer, DataCursor, TextDataset, TokenView, Tokenizer};
 use oa::ml::train::RunIdentity;
 use oa::ml::{AdamW, ItTraining, Model};
 use serde_json::json;
@@ -19,21 +19,13 @@ use std::time::Instant;
 
 /// What an error of the loop could not do.
 const STOPPED: &str = "the training stopped";
+/// What an error before it could not do.
+const PREPARING: &str = "cannot prepare the training";
 
 /// Runs a run to its end, or to the first Ctrl-C.
 pub fn run(common: &Common, start: Start) -> Result<(), Failure> {
     let plan = &start.plan;
-    let data =
-        TextDataset::from_bytes(&start.text, &ByteTokenizer).explain("cannot use this text")?;
-    let (train, held) = match plan.routine.whole {
-        true => (data.whole(), data.whole()),
-        false => (data.train(), data.validation()),
-    };
-    let (batch, context) = (plan.routine.batch, plan.routine.context);
-    let batches =
-        train.batches(batch, context, plan.cursor).explain("cannot train on this text")?;
-    held.batches(1, context, oa::ml::data::DataCursor::shuffled(0))
-        .explain("cannot validate on the last tenth of this text")?;
+    let texts = Texts::of(&start)?;
     let engine = open::engine(common)?;
     let model = model(&engine, &start)?;
     let folder = CheckpointFolder::create(&start.out, plan.routine.keep)?;
@@ -41,32 +33,22 @@ pub fn run(common: &Common, start: Start) -> Result<(), Failure> {
         let path = start.out.join("settings.toml");
         std::fs::write(&path, record).map_err(|error| Failure::file("write", &path, &error))?;
     }
-    let sentence = "cannot prepare the training";
-    let mut optimizer =
-        AdamW::with_config(model.all_parameters().explain(sentence)?, plan.optimizer)
-            .explain(sentence)?;
-    let mut training = match plan.routine.mode {
-        Mode::Captured => ItTraining::new_captured(&engine, &mut optimizer, plan.training),
-        Mode::Eager => ItTraining::new_eager(&engine, &mut optimizer, plan.training),
-    }
-    .explain(sentence)?;
-    let state = start.from.as_ref().and_then(|(_, checkpoint)| checkpoint.training.as_ref());
-    if let Some(state) = state {
-        training.resume(state).explain(sentence)?;
-    }
+    let parameters = model.all_parameters().explain(PREPARING)?;
+    let mut optimizer = AdamW::with_config(parameters, plan.optimizer).explain(PREPARING)?;
+    let training = session(&engine, &mut optimizer, &start)?;
     let done = training.steps_done();
     let metrics = Metrics::open(&start.out, done)?;
     let show = Show::new(common.json, plan.training.total_steps, done);
-    introduce(&show, &engine, &model, &start, [&train, &held])?;
-    let measured = state.map(|state| state.metrics).unwrap_or_default();
-    let tokens_a_step = (batch * context) as u64 * u64::from(plan.training.accumulation);
+    introduce(&show, &engine, &model, &start, &texts)?;
+    let measured = start.state().map(|state| state.metrics).unwrap_or_default();
+    let tokens_a_step = texts.batches.rows() * texts.batches.sequence();
+    let tokens_a_step = tokens_a_step as u64 * u64::from(plan.training.accumulation);
     let mut run = Run {
         plan,
         start: &start,
         model: &model,
         training,
-        batches,
-        held,
+        texts,
         folder,
         metrics,
         show,
@@ -86,6 +68,48 @@ pub fn run(common: &Common, start: Start) -> Result<(), Failure> {
     run.conclude(common, interrupted)
 }
 
+/// What a run reads: its batches, and what it is measured on.
+struct Texts {
+    batches: Batches,
+    trained: usize,
+    held: TokenView,
+}
+
+impl Texts {
+    /// Judges the text before a device is opened.
+    fn of(start: &Start) -> Result<Texts, Failure> {
+        let Routine { whole, batch, context, .. } = start.plan.routine;
+        let data = TextDataset::from_bytes(&start.text, &ByteTokenizer);
+        let data = data.explain("cannot use this text")?;
+        let (train, held) = match whole {
+            true => (data.whole(), data.whole()),
+            false => (data.train(), data.validation()),
+        };
+        let batches = train.batches(batch, context, start.plan.cursor);
+        let batches = batches.explain("cannot train on this text")?;
+        held.batches(1, context, DataCursor::shuffled(0))
+            .explain("cannot validate on the last tenth of this text")?;
+        Ok(Texts { batches, trained: train.tokens().len(), held })
+    }
+}
+
+/// The session, brought to where the checkpoint was.
+fn session<'a>(
+    engine: &Engine,
+    optimizer: &'a mut AdamW,
+    start: &Start,
+) -> Result<ItTraining<'a>, Failure> {
+    let mut training = match start.plan.routine.mode {
+        Mode::Captured => ItTraining::new_captured(engine, optimizer, start.plan.training),
+        Mode::Eager => ItTraining::new_eager(engine, optimizer, start.plan.training),
+    }
+    .explain(PREPARING)?;
+    if let Some(state) = start.state() {
+        training.resume(state).explain(PREPARING)?;
+    }
+    Ok(training)
+}
+
 /// The model with its first weights, or those of the checkpoint.
 fn model(engine: &Engine, start: &Start) -> Result<Model, Failure> {
     let sentence = "cannot build the model";
@@ -102,7 +126,7 @@ fn introduce(
     engine: &Engine,
     model: &Model,
     start: &Start,
-    [train, held]: [&TokenView; 2],
+    texts: &Texts,
 ) -> Result<(), Failure> {
     let (plan, device) = (&start.plan, engine.device());
     let (parameters, steps) = (model.config().parameter_count() as u64, plan.training.total_steps);
@@ -113,7 +137,7 @@ fn introduce(
         "driver": device.driver_info,
         "architecture": model.config().architecture(),
         "parameters": parameters,
-        "tokens": { "train": train.tokens().len(), "validation": held.tokens().len() },
+        "tokens": { "train": texts.trained, "validation": texts.held.tokens().len() },
         "steps": steps,
         "out": start.out,
         "resumed_from": from,
@@ -130,8 +154,8 @@ fn introduce(
     ))?;
     show.say(&format!(
         "data    {text}: {} tokens to train on, {} to validate on",
-        output::count(train.tokens().len() as u64),
-        output::count(held.tokens().len() as u64)
+        output::count(texts.trained as u64),
+        output::count(texts.held.tokens().len() as u64)
     ))?;
     let (batch, context) = (plan.routine.batch, plan.routine.context);
     show.say(&format!(
@@ -151,8 +175,7 @@ struct Run<'a> {
     start: &'a Start,
     model: &'a Model,
     training: ItTraining<'a>,
-    batches: Batches,
-    held: TokenView,
+    texts: Texts,
     folder: CheckpointFolder,
     metrics: Metrics,
     show: Show,
@@ -170,12 +193,12 @@ impl Run<'_> {
     /// Steps until the run is over; true when it was interrupted instead.
     fn go(&mut self, interrupt: &Interrupt) -> Result<bool, Failure> {
         let total = self.plan.training.total_steps;
-        let (rows, sequence) = (self.batches.rows(), self.batches.sequence());
+        let (rows, sequence) = (self.texts.batches.rows(), self.texts.batches.sequence());
         let parts = self.plan.training.accumulation as usize;
         let mut parts = vec![Batch::zeroed(rows, sequence); parts];
         self.pace.skip();
         while !interrupt.asked() && self.training.begin_step().explain(STOPPED)? {
-            parts.iter_mut().for_each(|part| self.batches.fill(part));
+            parts.iter_mut().for_each(|part| self.texts.batches.fill(part));
             let model = self.model;
             self.training
                 .step(&parts, &mut |inputs| {
@@ -215,9 +238,9 @@ impl Run<'_> {
     fn evaluate(&mut self, step: u64) -> Result<(), Failure> {
         self.training.finish().explain(STOPPED)?;
         self.report()?;
-        let (rows, sequence) = (self.batches.rows(), self.batches.sequence());
+        let (rows, sequence) = (self.texts.batches.rows(), self.texts.batches.sequence());
         let count = self.plan.routine.eval_batches;
-        let measured = eval::windows(self.model, &self.held, rows, sequence, count)?;
+        let measured = eval::windows(self.model, &self.texts.held, rows, sequence, count)?;
         let loss = measured.loss as f32;
         self.validation_loss = Some(loss);
         self.best = Some(self.best.map_or(loss, |best| best.min(loss)));
@@ -233,7 +256,7 @@ impl Run<'_> {
         let identity = RunIdentity {
             model: self.model,
             tokenizer: &tokenizer,
-            cursor: self.batches.cursor(),
+            cursor: self.texts.batches.cursor(),
             sampled: 0,
             validation_loss: self.validation_loss,
             best_validation_loss: self.best,

@@ -5,6 +5,7 @@ use crate::flags::TrainFlags;
 use crate::open;
 use crate::settings::{Arch, Mode, Plan, Routine, Settings, resolve};
 use oa::io::{CheckpointFolder, Digest};
+use oa::ml::checkpoint::TrainingState;
 use oa::ml::{Checkpoint, ItTrainingConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,13 @@ pub struct Start {
     pub record: Option<String>,
 }
 
+impl Start {
+    /// The state that the run goes on from.
+    pub fn state(&self) -> Option<&TrainingState> {
+        self.from.as_ref().and_then(|(_, checkpoint)| checkpoint.training.as_ref())
+    }
+}
+
 /// A run from its settings.
 pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
     let mut settings = given(flags);
@@ -58,7 +66,7 @@ pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
 }
 
 /// A run on from a checkpoint.
-pub fn resume(flags: &TrainFlags, place: &Path) -> Result<Start, Failure> {
+pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure> {
     let settings = given(flags);
     refuse_decided(flags, &settings)?;
     let (file, out) = find(place, &settings)?;
@@ -133,15 +141,11 @@ fn refuse_decided(flags: &TrainFlags, settings: &Settings) -> Result<(), Failure
 }
 
 /// The file to go on from, and the folder to go on in.
-fn find(place: &Path, settings: &Settings) -> Result<(PathBuf, PathBuf), Failure> {
-    let place = match (place.as_os_str().is_empty(), &settings.out) {
-        (false, _) => place,
-        (true, Some(out)) => out.as_path(),
-        (true, None) => {
-            let cause = "neither --resume nor --out names a run";
-            let remedy = "give the run's folder: `oa train --resume FOLDER`";
-            return Err(Failure::usage("cannot resume", cause, remedy));
-        }
+fn find(place: Option<&Path>, settings: &Settings) -> Result<(PathBuf, PathBuf), Failure> {
+    let Some(place) = place.or(settings.out.as_deref()) else {
+        let cause = "neither --resume nor --out names a run";
+        let remedy = "give the run's folder: `oa train --resume FOLDER`";
+        return Err(Failure::usage("cannot resume", cause, remedy));
     };
     let file = open::model_file(place)?;
     let home = if place.is_dir() { Some(place) } else { place.parent() };
