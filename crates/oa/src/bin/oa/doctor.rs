@@ -134,7 +134,8 @@ fn describe(engine: &Engine, opened: f64, checks: &mut Vec<Check>) {
     );
     checks.push(Check::well("driver", driver));
     let memory = engine.gpu().memory();
-    checks.push(Check::well("memory", format!("{memory:?}")));
+    let (used, budget) = (output::bytes(memory.used_bytes), output::bytes(memory.budget_bytes));
+    checks.push(Check::well("memory", format!("{budget} may be used, {used} are in use")));
 }
 
 /// Whether the validation layer is there: opens the device with it.
