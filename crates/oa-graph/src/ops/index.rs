@@ -145,7 +145,9 @@ fn launch_embedding_backward(call: &OpCall, variant: &Variant) -> Launch {
         Class::Cpu => width.div_ceil(variant.tile[0] as usize) as u64,
         Class::Subgroup | Class::Portable => rows as u64 * width.div_ceil(lanes) as u64,
     };
-    let push = [tokens, rows, width, lanes].map(|size| size as u32).to_vec();
+    // Longer chains of tokens are added in longer blocks, so that rounding does not grow.
+    let block = (tokens / 256).next_power_of_two().clamp(32, 256);
+    let push = [tokens, rows, width, lanes, block].map(|size| size as u32).to_vec();
     Launch { groups, push, spec: Vec::new() }
 }
 
@@ -367,10 +369,12 @@ fn embedding_backward_samples() -> Vec<Sample> {
         sample(3, 127, 129, 3),
         sample(4, 129, 2, 9),
         sample(9, 1, 1025, 2),
+        sample(513, 9, 300, 7),
         Sample::later(move || sample(256, 32, 1024, 256)),
         Sample::later(move || sample(3, 33, 100_003, 1)),
         Sample::later(move || sample(50_257, 8, 2049, 50_257)),
         Sample::later(move || sample(17, 130, 129_057, 17)),
+        Sample::later(move || sample(600, 17, 100_003, 5)),
     ]
 }
 
