@@ -107,7 +107,7 @@ fn outputs(op: &OpDef, sample: &Sample, inputs: &[Spec]) -> Vec<Spec> {
         .unwrap_or_else(|_| panic!("the first sample of {} fits its shape rule", op.name))
 }
 
-/// The kernel families the samples lead to, each with its variants in order of priority.
+/// The kernel families the small samples lead to, each with its variants in order of priority.
 fn work(op: &OpDef, samples: &[Sample]) -> String {
     let family = match &op.lower {
         Lower::Kernel { family, .. } => family,
@@ -119,7 +119,8 @@ fn work(op: &OpDef, samples: &[Sample]) -> String {
         let outputs = outputs(op, sample, &inputs);
         family(&OpCall { inputs: &inputs, outputs: &outputs, attrs: &sample.attrs })
     };
-    let families: BTreeSet<&str> = samples.iter().map(name).collect();
+    let small = samples.iter().filter(|sample| !sample.large);
+    let families: BTreeSet<&str> = small.map(name).collect();
     let described = families.into_iter().map(|family| {
         let variants = oa_kernels::registry().iter().filter(|variant| variant.family == family);
         let names: Vec<&str> = variants.map(|variant| variant.name).collect();
