@@ -18,6 +18,7 @@ pub mod reduce;
 pub mod rng;
 pub mod rule;
 pub mod sample;
+pub mod sampling;
 pub mod update;
 
 use crate::attrs::Attrs;
@@ -135,6 +136,7 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         loss::OPS,
         matmul::OPS,
         update::OPS,
+        sampling::OPS,
     ];
     families.into_iter().flat_map(|family| family.iter().copied())
 }

@@ -143,7 +143,7 @@ fn address(seed: u64, stream: u32, first: u64, count: usize) -> [u32; 6] {
 }
 
 /// Four words of a block.
-fn block(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
+pub(super) fn block(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     let (mut k, mut c) = (key, counter);
     for _ in 0..10 {
         let [p, q] = [(0xD251_1F53u64, c[0]), (0xCD9E_8D57, c[2])].map(|(m, c)| m * u64::from(c));
@@ -153,7 +153,7 @@ fn block(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     c
 }
 
-fn unit(word: u32) -> f64 {
+pub(super) fn unit(word: u32) -> f64 {
     f64::from(word >> 8) / 16_777_216.0
 }
 

@@ -4,19 +4,21 @@ mod index;
 mod layout;
 mod loss;
 mod norm;
+mod optim;
 mod pointwise;
 mod pointwise_2;
 mod reduce;
 mod rng;
+mod sampling;
 
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "27c4d35e4c0b2125";
+pub const LOCK_HASH: &str = "9fa243da778e7d69";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 92] = [
+pub static REGISTRY: [Variant; 99] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -109,4 +111,11 @@ pub static REGISTRY: [Variant; 92] = [
     loss::INVERSE_COUNT,
     loss::CORRECT_ROWS_CPU,
     loss::CORRECT_ROWS,
+    sampling::SAMPLE_CPU,
+    sampling::SAMPLE_PORTABLE,
+    optim::ADAMW_CPU,
+    optim::ADAMW,
+    optim::NORM_PARTIALS,
+    optim::WRITE_ROWS_CPU,
+    optim::WRITE_ROWS,
 ];
