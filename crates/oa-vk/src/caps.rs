@@ -190,3 +190,32 @@ impl Capabilities {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_compared_by_their_members() {
+        let both = Caps::I64.union(Caps::INTEGER_DOT);
+        assert!(both.covers(Caps::I64) && both.covers(Caps::NONE) && both.covers(both));
+        assert!(!Caps::I64.covers(both));
+        assert_eq!(Caps::I64.missing(both), Caps::INTEGER_DOT);
+        assert_eq!(both.without(Caps::I64), Caps::INTEGER_DOT);
+        assert!(both.without(both).is_empty());
+    }
+
+    #[test]
+    fn names_are_unique_and_lead_back() {
+        let all = Caps::NAMES.iter().fold(Caps::NONE, |all, (cap, _)| all.union(*cap));
+        assert_eq!(all.names().count(), Caps::NAMES.len());
+        assert_eq!(all.0.count_ones() as usize, Caps::NAMES.len());
+        for (cap, name) in Caps::NAMES {
+            assert_eq!(Caps::by_name(name), Some(*cap));
+        }
+        assert_eq!(Caps::by_name("no such thing"), None);
+        let two = Caps::SUBGROUP_BASIC.union(Caps::F16_STORAGE);
+        assert_eq!(two.to_string(), "f16-storage+subgroup-basic");
+        assert_eq!(format!("{:?}", Caps::NONE), "Caps(-)");
+    }
+}

@@ -25,6 +25,8 @@ impl Sink {
 
     /// Takes a message. Only those that count are kept: the loader's own remarks do not.
     pub(crate) fn receive(&self, severity: Severity, counts: bool, id: &str, text: &str) {
+        // What the layer says of its own settings is no fault of ours.
+        let counts = counts && !id.contains("-Setting") && !id.ends_with("-SETTINGS");
         let text = if text.contains(id) { text.to_owned() } else { format!("{id}: {text}") };
         match severity {
             Severity::Error => tracing::error!(target: "oa_vk::validation", "{text}"),
@@ -53,6 +55,7 @@ mod tests {
     fn the_sink_keeps_what_counts_and_is_bounded() {
         let sink = Sink::default();
         sink.receive(Severity::Warning, false, "", "the loader skipped a driver");
+        sink.receive(Severity::Warning, true, "WARNING-Setting-Limit-Adjusted", "forcing");
         sink.receive(Severity::Error, true, "SYNC-1", "first");
         for _ in 0..2 * Sink::MOST {
             sink.receive(Severity::Warning, true, "SYNC-2", "[SYNC-2] again");

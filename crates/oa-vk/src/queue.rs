@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::raw::{Device, RawQueue, Timeline};
 use crate::recorder::Recorded;
 use crate::retire::Flight;
-use crate::timeline::{Event, Tick};
+use crate::timeline::{Deadline, Event, Tick};
 use ash::vk;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The one queue of a device.
 pub(crate) struct Queue {
@@ -49,7 +49,7 @@ impl Queue {
 
     /// Submits a recording; waits for a place when three are in flight. Allocates nothing.
     pub(crate) fn submit(self: &Arc<Self>, recorded: &Recorded) -> Result<Event> {
-        let give_up = Instant::now() + self.deadline;
+        let deadline = Deadline::after(self.deadline);
         loop {
             let mut state = self.lock();
             let reached = self.timeline.value();
@@ -61,7 +61,7 @@ impl Queue {
                 let (tick, label) = (*tick, Arc::clone(waiting.label()));
                 drop(state);
                 drop(landed);
-                self.wait(tick, &label, give_up.saturating_duration_since(Instant::now()))?;
+                self.wait(tick, &label, deadline.left())?;
                 continue;
             }
             let tick = state.last.next();

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::queue::Queue;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The number of a submission on its queue, from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +17,22 @@ impl Tick {
     /// The tick after this one.
     pub(crate) fn next(self) -> Tick {
         Tick(self.0 + 1)
+    }
+}
+
+/// The moment at which a wait gives up; a wait without end has none.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// The moment `timeout` from now.
+    pub(crate) fn after(timeout: Duration) -> Deadline {
+        Deadline(Instant::now().checked_add(timeout))
+    }
+
+    /// What is left of it.
+    pub(crate) fn left(self) -> Duration {
+        self.0.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }
 }
 

@@ -9,9 +9,9 @@ use crate::buffer::{Buffer, Slice};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::memory::MemoryClass;
-use crate::timeline::Event;
+use crate::timeline::{Deadline, Event};
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The staging of a device; one mover at a time.
 pub(crate) struct Staging {
@@ -76,13 +76,13 @@ impl Staging {
             }
             return Ok(());
         }
-        let give_up = Instant::now() + timeout;
+        let deadline = Deadline::after(timeout);
         let ring = &mut self.readback;
         ring.reserve(gpu, bytes.len() as u64)?;
         let mut arriving: Option<(Range<usize>, Slice, Event)> = None;
         let mut land = |arriving: Option<(Range<usize>, Slice, Event)>| -> Result<()> {
             let Some((piece, staged, event)) = arriving else { return Ok(()) };
-            event.wait(give_up.saturating_duration_since(Instant::now()))?;
+            event.wait(deadline.left())?;
             staged.read(&mut bytes[piece]);
             Ok(())
         };

@@ -55,7 +55,9 @@ impl Allocator {
         let mut info = vk_mem::AllocatorCreateInfo::new(instance, &device.handle, device.physical);
         info.vulkan_api_version = device.version;
         info.preferred_large_heap_block_size = 64 << 20;
-        if device.caps.covers(Caps::MEMORY_BUDGET) {
+        // A software driver reports the pages that were touched as usage, so memory that is
+        // promised but not yet written would be promised again: there the heap's size counts.
+        if device.caps.covers(Caps::MEMORY_BUDGET) && !policy.software {
             info.flags |= vk_mem::AllocatorCreateFlags::EXT_MEMORY_BUDGET;
         }
         // SAFETY: H4: instance, physical device and device outlive the allocator below.
