@@ -390,10 +390,11 @@ fn wide() -> Vec<Sample> {
     samples
 }
 
-/// -1e4 to 1e4 with both zeros and numbers near the smallest normal ones.
+/// -1e4 to 1e4, both zeros and infinities, the smallest normal numbers and a subnormal one.
 fn sweep() -> HostTensor {
     let mut data: Vec<f64> = (-10_000..=10_000).map(f64::from).collect();
-    data.extend([-0.0, 0.0, 1.2e-38, -1.2e-38].map(|x: f64| f64::from(x as f32)));
+    let edges = [0.0, f64::INFINITY, 1.2e-38, 1.0e-40];
+    data.extend(edges.into_iter().flat_map(|x| [x, -x]).map(|x| f64::from(x as f32)));
     HostTensor::f32([data.len()], data)
 }
 
