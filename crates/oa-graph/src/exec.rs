@@ -7,6 +7,7 @@
 use crate::error::Result;
 use crate::plan::program::{Program, Resource, Step, Window, Work};
 use crate::segment::Leaf;
+use oa_kernels::Selection;
 use oa_vk::sync::Stages;
 use oa_vk::{Buffer, Event, Gpu, MemoryClass, Pipeline, PipelineRequest, Recorded, Slice};
 use std::collections::BTreeMap;
@@ -138,24 +139,26 @@ pub(crate) struct Instance {
     readback: Vec<Vec<Slice>>,
 }
 
-/// Builds the pipelines of a program. A pipeline that exists already costs a look-up.
-fn pipelines(gpu: &Gpu, program: &Program) -> Result<Vec<Option<Pipeline>>> {
-    let build = |step: &Step| match &step.work {
-        Work::Copy { .. } => Ok(None),
-        Work::Dispatch { selection, spec, .. } => {
-            let variant = selection.variant;
-            Ok(Some(gpu.pipeline(&PipelineRequest {
-                label: variant.name,
-                spirv: variant.spirv,
-                hash: variant.spv_hash,
-                buffers: variant.buffers,
-                push_bytes: variant.push_bytes,
-                spec,
-                subgroup_size: None,
-            })?))
+/// The pipelines of a program's dispatches, in step order; new ones are built in parallel.
+fn pipelines(gpu: &Gpu, program: &Program) -> Result<Vec<Pipeline>> {
+    fn request(step: &Step) -> Option<PipelineRequest<'_>> {
+        match &step.work {
+            Work::Copy { .. } => None,
+            Work::Dispatch { selection: Selection { variant, .. }, spec, .. } => {
+                Some(PipelineRequest {
+                    label: variant.name,
+                    spirv: variant.spirv,
+                    hash: variant.spv_hash,
+                    buffers: variant.buffers,
+                    push_bytes: variant.push_bytes,
+                    spec,
+                    subgroup_size: None,
+                })
+            }
         }
-    };
-    program.steps.iter().map(build).collect()
+    }
+    let requests: Vec<PipelineRequest> = program.steps.iter().filter_map(request).collect();
+    Ok(gpu.pipelines(&requests)?)
 }
 
 impl Instance {
@@ -252,7 +255,7 @@ impl Binder<'_> {
         &self,
         gpu: &Gpu,
         slot: u64,
-        pipelines: &[Option<Pipeline>],
+        pipelines: &[Pipeline],
         outputs: &[Slice],
     ) -> Result<Recorded> {
         let mut recorder = gpu.recorder("plan")?;
@@ -260,20 +263,21 @@ impl Binder<'_> {
             let len_bytes = self.program.inputs_bytes;
             recorder.copy(&ring.slice(slot * len_bytes, len_bytes), &inputs.whole());
         }
-        for (step, pipeline) in self.program.steps.iter().zip(pipelines) {
+        let mut pipelines = pipelines.iter();
+        for step in &self.program.steps {
             if let Some(barrier) = &step.barrier {
                 recorder.barrier(barrier.from, barrier.to);
             }
-            match (&step.work, pipeline) {
-                (Work::Copy { from, to }, _) => {
+            match &step.work {
+                Work::Copy { from, to } => {
                     recorder.copy(&self.slice(from), &self.slice(to));
                 }
-                (Work::Dispatch { groups, push, windows, .. }, Some(pipeline)) => {
+                Work::Dispatch { groups, push, windows, .. } => {
+                    let pipeline = pipelines.next().expect("a dispatch has a pipeline");
                     let slices: Vec<Slice> = windows.iter().map(|w| self.slice(w)).collect();
                     let label = self.program.segment.nodes[step.node as usize].def.name;
                     recorder.dispatch(pipeline, &slices, push, *groups, label)?;
                 }
-                (Work::Dispatch { .. }, None) => unreachable!("a dispatch has a pipeline"),
             }
         }
         if !outputs.is_empty() {
