@@ -98,11 +98,17 @@ impl Sizes {
     }
 
     /// The push words that every attention kernel takes.
-    pub(super) fn push(&self) -> Vec<u32> {
+    fn push(&self) -> Vec<u32> {
         let sizes = [self.batch, self.queries, self.keys, self.heads, self.kv_heads, self.dim];
         let mut words = sizes.map(|size| size as u32).to_vec();
         words.extend([self.causal.into(), (self.scale() as f32).to_bits()]);
         words
+    }
+
+    /// A launch of `groups` workgroups; the head dimension is a constant where a variant has one.
+    pub(super) fn launch(&self, groups: usize, variant: &Variant) -> Launch {
+        let constant = variant.spec_ids.contains(&0).then_some((0, self.dim as u32));
+        Launch { groups: groups as u64, push: self.push(), spec: Vec::from_iter(constant) }
     }
 
     pub(super) fn scale(&self) -> f64 {
@@ -165,7 +171,7 @@ fn launch_attention(call: &OpCall, variant: &Variant) -> Launch {
     let s = Sizes::of(call.inputs[0].shape, call.inputs[1].shape, call.attrs)
         .expect("infer admitted the shapes");
     let blocks = s.queries.div_ceil(variant.tile[0] as usize);
-    Launch { groups: (s.batch * s.heads * blocks) as u64, push: s.push(), spec: Vec::new() }
+    s.launch(s.batch * s.heads * blocks, variant)
 }
 
 fn attention_reference(inputs: &[HostTensor], attrs: &Attrs) -> Vec<HostTensor> {

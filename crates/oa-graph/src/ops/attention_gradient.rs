@@ -104,11 +104,7 @@ fn launch_delta(call: &OpCall, variant: &Variant) -> Launch {
     let shape = call.inputs[0].shape;
     let s = Sizes::of(shape, shape, call.attrs).expect("infer admitted the shapes");
     let rows = call.outputs[0].shape.elems();
-    Launch {
-        groups: rows.div_ceil(variant.tile[0] as usize) as u64,
-        push: s.push(),
-        spec: Vec::new(),
-    }
+    s.launch(rows.div_ceil(variant.tile[0] as usize), variant)
 }
 
 fn delta_reference(inputs: &[HostTensor], attrs: &Attrs) -> Vec<HostTensor> {
@@ -157,13 +153,13 @@ fn infer_dkv(call: &OpCall) -> Inferred {
 fn launch_dq(call: &OpCall, variant: &Variant) -> Launch {
     let s = gradient_sizes(call).expect("infer admitted the shapes");
     let blocks = s.queries.div_ceil(variant.tile[0] as usize);
-    Launch { groups: (s.batch * s.heads * blocks) as u64, push: s.push(), spec: Vec::new() }
+    s.launch(s.batch * s.heads * blocks, variant)
 }
 
 fn launch_dkv(call: &OpCall, variant: &Variant) -> Launch {
     let s = gradient_sizes(call).expect("infer admitted the shapes");
     let blocks = s.keys.div_ceil(variant.tile[0] as usize);
-    Launch { groups: (s.batch * s.kv_heads * blocks) as u64, push: s.push(), spec: Vec::new() }
+    s.launch(s.batch * s.kv_heads * blocks, variant)
 }
 
 /// Calls `body` with (row offset, key offset, weight, derivative of the score) of every pair.

@@ -184,6 +184,12 @@ fn record(a: &Tensor, b: &Tensor, ta: bool, tb: bool, flat: bool) -> Result<Tens
     Tensor::record1(&MATMUL, Attrs::ints(&[ta.into(), tb.into(), flat.into()]), &[a, b])
 }
 
+/// The gradient `dy^T x` of a weight, summed over all rows.
+#[track_caller]
+pub(super) fn weight_gradient(dy: &Tensor, x: &Tensor) -> Result<Tensor> {
+    record(dy, x, true, false, true)
+}
+
 fn infer_linear(call: &OpCall) -> Inferred {
     let expected = "[.., in], [out, in] and [out], all f32";
     let [x, w, bias] = call.inputs else { return refuse(call, expected) };
@@ -227,7 +233,7 @@ fn linear_backward(call: &GradCall) -> Result<Vec<Option<Tensor>>> {
     let dy = call.dout();
     Ok(vec![
         call.wanted[0].then(|| record(dy, w, false, false, true)).transpose()?,
-        call.wanted[1].then(|| record(dy, x, true, false, true)).transpose()?,
+        call.wanted[1].then(|| weight_gradient(dy, x)).transpose()?,
         call.wanted[2].then(|| dy.sum_rows()).transpose()?,
     ])
 }

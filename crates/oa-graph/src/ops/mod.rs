@@ -14,6 +14,7 @@ pub mod loss;
 pub mod matmul;
 pub mod norm;
 pub mod pointwise;
+pub mod recurrent;
 pub mod reduce;
 pub mod rng;
 pub mod rule;
@@ -135,6 +136,9 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         rng::OPS,
         loss::OPS,
         matmul::OPS,
+        attention::OPS,
+        attention_gradient::OPS,
+        recurrent::OPS,
         update::OPS,
         sampling::OPS,
     ];
