@@ -84,18 +84,28 @@ impl Dims {
     }
 }
 
+/// The shape with another innermost dimension; `None` when it has too many elements.
+fn widened(shape: Shape, last: usize) -> Option<Shape> {
+    let (_, leading) = shape.dims().split_last()?;
+    Shape::try_new(&[leading, &[last]].concat())
+}
+
 fn infer_matmul(call: &OpCall) -> Inferred {
     let expected = "[m, k] and [k, n] after the transposes, or [batch, m, k] and [batch, k, n]";
     let [a, b] = call.inputs else { return refuse(call, expected) };
     if a.dtype != DType::F32 || b.dtype != DType::F32 {
         return refuse(call, expected);
     }
-    match Dims::of(a.shape, b.shape, call.attrs) {
-        Some(d) if a.shape.rank() == 3 && call.attrs.int[2] == 0 => {
-            Ok(vec![Spec::f32([d.batch, d.m, d.n])])
-        }
-        Some(d) if d.transpose_a => Ok(vec![Spec::f32([d.m, d.n])]),
-        Some(d) => Ok(vec![Spec::f32(a.shape.with_last(d.n))]),
+    let Some(d) = Dims::of(a.shape, b.shape, call.attrs) else { return refuse(call, expected) };
+    let shape = if call.attrs.int[2] == 0 {
+        Shape::try_new(&[d.batch, d.m, d.n])
+    } else if d.transpose_a {
+        Shape::try_new(&[d.m, d.n])
+    } else {
+        widened(a.shape, d.n)
+    };
+    match shape {
+        Some(shape) => Ok(vec![Spec::f32(shape)]),
         None => refuse(call, expected),
     }
 }
@@ -196,11 +206,15 @@ fn infer_linear(call: &OpCall) -> Inferred {
     if call.inputs.iter().any(|spec| spec.dtype != DType::F32) || x.shape.rank() == 0 {
         return refuse(call, expected);
     }
-    match (w.shape.dims(), bias.shape.dims()) {
+    let shape = match (w.shape.dims(), bias.shape.dims()) {
         ([out, inputs], [bias]) if *inputs == x.shape.last() && out == bias => {
-            Ok(vec![Spec::f32(x.shape.with_last(*out))])
+            widened(x.shape, *out)
         }
-        _ => refuse(call, expected),
+        _ => None,
+    };
+    match shape {
+        Some(shape) => Ok(vec![Spec::f32(shape)]),
+        None => refuse(call, expected),
     }
 }
 

@@ -69,10 +69,10 @@ fn infer_forward(call: &OpCall) -> Inferred {
     match *x.shape.dims() {
         [b, _, h]
             if x.dtype == DType::F32
+                && h <= MAX_HIDDEN
                 && *w == Spec::f32([h, h])
                 && *bias == Spec::f32([h])
-                && *h0 == Spec::f32([b, h])
-                && h <= MAX_HIDDEN =>
+                && *h0 == Spec::f32([b, h]) =>
         {
             Ok(vec![*x])
         }
@@ -85,7 +85,7 @@ fn infer_backward(call: &OpCall) -> Inferred {
     let [y, w, dy] = call.inputs else { return refuse(call, expected) };
     match *y.shape.dims() {
         [b, _, h]
-            if y == dy && y.dtype == DType::F32 && *w == Spec::f32([h, h]) && h <= MAX_HIDDEN =>
+            if y == dy && y.dtype == DType::F32 && h <= MAX_HIDDEN && *w == Spec::f32([h, h]) =>
         {
             Ok(vec![*y, Spec::f32([b, h])])
         }
