@@ -283,7 +283,13 @@ pub enum Error {
         /// Tokens of a prompt that differs.
         other: usize,
     },
-    /// Recording or executing failed.
+    /// Recording or executing failed. Boxed, so that results stay small.
     #[error(transparent)]
-    Graph(#[from] oa_graph::Error),
+    Graph(Box<oa_graph::Error>),
+}
+
+impl From<oa_graph::Error> for Error {
+    fn from(error: oa_graph::Error) -> Error {
+        Error::Graph(Box::new(error))
+    }
 }
