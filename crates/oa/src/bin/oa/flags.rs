@@ -54,7 +54,7 @@ pub struct TrainFlags {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Continue a run from a checkpoint, or from the newest one of a run's folder (the default is
-    /// --out). The checkpoint holds all settings.
+    /// --out). The checkpoint holds all settings; --steps makes the run longer.
     #[arg(long, value_name = "FILE|FOLDER", num_args = 0..=1)]
     pub resume: Option<Option<PathBuf>>,
     /// Replay each step as one captured plan (the default).

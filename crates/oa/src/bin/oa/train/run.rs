@@ -265,6 +265,7 @@ impl Run<'_> {
         };
         let checkpoint = self.training.checkpoint(&identity).explain(STOPPED)?;
         self.report()?;
+        self.metrics.flush(&self.title())?;
         let file = self.folder.save(&checkpoint)?;
         self.show.checkpoint(step, &file)?;
         self.saved = Some((step, file));

@@ -17,9 +17,10 @@ const TEXT: &str = "oa.text";
 /// Metadata entry with the release that wrote the file.
 const RELEASE: &str = "oa.release";
 
-/// Settings that a resumed run may be given anew: none of them decides a bit.
+/// Settings that a resumed run may be given anew: none of them decides a bit, but `steps`, which
+/// makes the run longer or shorter.
 const FREE: &[&str] =
-    &["data", "out", "checkpoint-every", "keep", "eval-every", "eval-batches", "mode"];
+    &["data", "out", "steps", "checkpoint-every", "keep", "eval-every", "eval-batches", "mode"];
 
 /// A run that is ready to go.
 pub struct Start {
@@ -70,16 +71,22 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
     let settings = given(flags);
     refuse_decided(flags, &settings)?;
     let (file, out) = find(place, &settings)?;
-    let checkpoint = oa::io::load(&file)?;
+    let mut checkpoint = oa::io::load(&file)?;
     let cannot = |cause: &str, remedy: &str| {
         Failure::new(End::Failed, format!("cannot resume from {}", file.display()), cause, remedy)
     };
-    let Some(state) = &checkpoint.training else {
-        return Err(cannot(
-            "it holds a model without a training run",
-            "give a checkpoint of a run",
-        ));
+    let Some(state) = &mut checkpoint.training else {
+        let cause = "it holds a model without a training run";
+        return Err(cannot(cause, "give a checkpoint of a run"));
     };
+    if let Some(steps) = settings.steps {
+        if steps < state.step {
+            let cause = format!("it has done {} steps, --steps is {steps}", state.step);
+            return Err(cannot(&cause, "give at least as many"));
+        }
+        state.config.total_steps = steps;
+    }
+    let state = &*state;
     let routine = checkpoint.metadata.get(ROUTINE);
     let routine = routine.and_then(|text| serde_json::from_str::<Routine>(text).ok());
     let Some(kept) = routine else {
