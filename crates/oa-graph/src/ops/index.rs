@@ -237,7 +237,12 @@ fn launch_rope(call: &OpCall, variant: &Variant) -> Launch {
     let sizes = [time, heads * dim, dim, table[1], layout, table[0]].map(|size| size as u32);
     let mut rest = sizes.to_vec();
     rest.push(turn(call.attrs).to_bits());
-    launch::elements(x.elems(), &rest, variant)
+    let mut launch = launch::elements(x.elems(), &rest, variant);
+    if variant.class == Class::Cpu {
+        // A lane turns a whole head, and the tile counts heads.
+        launch.groups = (x.elems() / dim).div_ceil(variant.tile[0] as usize) as u64;
+    }
+    launch
 }
 
 fn launch_rope_backward_table(call: &OpCall, variant: &Variant) -> Launch {

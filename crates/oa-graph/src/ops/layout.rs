@@ -221,13 +221,16 @@ impl Tensor {
         Tensor::record1(&RESHAPE, Attrs::ints(&ints), &[self])
     }
 
-    /// The window `[start, start + len)` of one axis.
+    /// The window `[start, start + len)` of one axis; the whole axis is the value itself.
     ///
     /// # Errors
     ///
     /// When the window is empty or does not lie inside the axis.
     #[track_caller]
     pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Result<Tensor> {
+        if start == 0 && self.shape().dims().get(axis) == Some(&len) {
+            return Ok(self.clone());
+        }
         let ints = [axis, start, len].map(|value| value as u32);
         Tensor::record1(&NARROW, Attrs::ints(&ints), &[self])
     }
@@ -239,6 +242,9 @@ impl Tensor {
     /// When the value does not fit.
     #[track_caller]
     pub fn pad(&self, axis: usize, start: usize, whole: usize) -> Result<Tensor> {
+        if start == 0 && self.shape().dims().get(axis) == Some(&whole) {
+            return Ok(self.clone());
+        }
         let ints = [axis, start, whole].map(|value| value as u32);
         Tensor::record1(&PAD, Attrs::ints(&ints), &[self])
     }

@@ -253,7 +253,8 @@ fn launch_backward(call: &OpCall, variant: &Variant) -> Launch {
     let x = call.inputs[0].shape;
     let [ignore, chunk, ..] = call.attrs.int;
     let [hard, soft, two_z, _] = call.attrs.float.map(f32::to_bits);
-    launch::elements(x.elems(), &[x.last() as u32, ignore, chunk, hard, soft, two_z], variant)
+    let rest = [x.rows() as u32, x.last() as u32, ignore, chunk, hard, soft, two_z];
+    launch::elements(x.elems(), &rest, variant)
 }
 
 /// The gradient of the logits for the attributes of a loss op; a part is `chunk` rows.

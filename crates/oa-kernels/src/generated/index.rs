@@ -44,7 +44,7 @@ pub(super) const EMBEDDING_BACKWARD_CPU: Variant = Variant {
     name: "index/embedding_backward_cpu",
     class: Class::Cpu,
     spirv: include_bytes!("../../spv/index/embedding_backward_cpu.spv"),
-    spv_hash: "1bd5dcb28486878b",
+    spv_hash: "5f7e29b714462735",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [8, 1, 1],
@@ -78,7 +78,7 @@ pub(super) const ROPE_CPU: Variant = Variant {
     name: "index/rope_cpu",
     class: Class::Cpu,
     spirv: include_bytes!("../../spv/index/rope_cpu.spv"),
-    spv_hash: "b95f3e858152c12c",
+    spv_hash: "e770a274601eb72e",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [8, 1, 1],
@@ -86,7 +86,7 @@ pub(super) const ROPE_CPU: Variant = Variant {
     writes: 0b1000,
     push_bytes: 40,
     spec_ids: &[],
-    tile: [4096, 1, 1],
+    tile: [128, 1, 1],
 };
 
 /// Entry `rope_portable` of `index/rope.slang`.
@@ -95,7 +95,7 @@ pub(super) const ROPE: Variant = Variant {
     name: "index/rope",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/index/rope.spv"),
-    spv_hash: "eb7ef03b278425ea",
+    spv_hash: "2656a0cf4274f434",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [128, 1, 1],

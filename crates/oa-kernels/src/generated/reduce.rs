@@ -4,6 +4,23 @@ use oa_vk::Caps;
 
 use crate::variant::{Class, Variant};
 
+/// Entry `row_sum_cpu` of `reduce/rows.slang`.
+pub(super) const ROW_SUM_CPU: Variant = Variant {
+    family: "row_sum",
+    name: "reduce/row_sum_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/reduce/row_sum_cpu.spv"),
+    spv_hash: "1d241f935dbf8c76",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 2,
+    writes: 0b10,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
 /// Entry `row_sum_portable` of `reduce/rows.slang`.
 pub(super) const ROW_SUM: Variant = Variant {
     family: "row_sum",
