@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+pub mod contract;
 pub mod data;
 pub mod error;
 pub mod evaluate;

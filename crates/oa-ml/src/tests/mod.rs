@@ -16,9 +16,28 @@ use crate::model::{ContractTransformerConfig, RnnLmConfig, RopeStyle, Transforme
 use crate::{Model, ModelConfig, Result, StepInputs};
 use oa_graph::{Engine, Tensor};
 
-/// A fresh engine.
-fn engine() -> Engine {
-    Engine::new().expect("these tests need a Vulkan device; a software driver will do")
+/// A fresh engine, which must not have displeased the validation layer when the test ends. The
+/// layer speaks when `OA_VALIDATION` turns it on.
+fn engine() -> Watched {
+    let engine = Engine::new();
+    Watched(engine.expect("these tests need a Vulkan device; a software driver will do"))
+}
+
+struct Watched(Engine);
+
+impl std::ops::Deref for Watched {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.0
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let messages = self.0.gpu().validation_messages();
+        assert!(std::thread::panicking() || messages.is_empty(), "{messages:#?}");
+    }
 }
 
 /// The built-in corpus as tokens.
