@@ -93,7 +93,9 @@ pub struct Report {
     pub runner: &'static str,
     /// The device; `null` when no case needed one.
     pub device: Option<DeviceRow>,
-    /// The commit of the sources, with `+` when the tree had changes; `unknown` outside of git.
+    /// The day of the run in UTC, `2026-12-01`.
+    pub date: String,
+    /// What `OA_COMMIT` says, else the commit of the sources, with `+` when the tree had changes; `unknown` outside of git.
     pub commit: String,
     /// Hash of `kernels.lock`.
     pub kernels_lock: &'static str,
@@ -107,7 +109,8 @@ impl Report {
     /// A report of these rows.
     pub fn new(runner: &'static str, device: Option<DeviceRow>, cases: Vec<CaseRow>) -> Report {
         let (tally, kernels_lock) = (Tally::of(&cases), oa_kernels::LOCK_HASH);
-        Report { runner, device, commit: commit(), kernels_lock, tally, cases }
+        let date = time::OffsetDateTime::now_utc().date().to_string();
+        Report { runner, device, date, commit: commit(), kernels_lock, tally, cases }
     }
 
     /// Writes the report as JSON.
@@ -122,8 +125,12 @@ impl Report {
     }
 }
 
-/// The commit that is checked out, asked of git.
+/// The commit that the environment names (a bundle runs far from its repository), else the one that
+/// is checked out, asked of git.
 fn commit() -> String {
+    if let Ok(commit) = std::env::var("OA_COMMIT") {
+        return commit;
+    }
     let git = |arguments: &[&str]| {
         let output = Command::new("git")
             .args(arguments)

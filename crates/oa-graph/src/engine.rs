@@ -76,13 +76,16 @@ struct Executor {
     floor: u64,
 }
 
+/// Constants by contents.
+type Constants = HashMap<(Spec, Box<[u8]>), State>;
+
 /// What an engine holds.
 pub(crate) struct EngineInner {
     pub(crate) gpu: Gpu,
     pub(crate) graph: Arc<Graph>,
     pub(crate) options: EngineOptions,
     executor: Mutex<Executor>,
-    constants: Mutex<HashMap<(Spec, Box<[u8]>), State>>,
+    constants: Mutex<Constants>,
     pool: Arc<Pool>,
     plans_compiled: AtomicU64,
     submissions: AtomicU64,

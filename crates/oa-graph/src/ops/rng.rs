@@ -218,7 +218,7 @@ fn draw(
     let step = inputs[0].data[0] as u32;
     let value = |i: u64| {
         let element = first.wrapping_add(i);
-        let [low, high] = [element / 4, element / 4 >> 32].map(|half| half as u32);
+        let [low, high] = [element / 4, (element / 4) >> 32].map(|half| half as u32);
         of(block([seed_low, seed_high], [low, high, stream, step]))[(element % 4) as usize]
     };
     let shape = Shape::from([count as usize]);

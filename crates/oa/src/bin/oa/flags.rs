@@ -45,6 +45,8 @@ pub enum Task {
     Generate(GenerateFlags),
     /// Say what a file holds.
     Inspect(InspectFlags),
+    /// Train, measure, generate, save and reload the workloads of the teaching contract.
+    Contract(ContractFlags),
 }
 
 /// Flags of `oa train`.
@@ -187,4 +189,18 @@ mod tests {
         refuse(&["oa", "generate"]);
         refuse(&["oa", "dance"]);
     }
+}
+
+/// Flags of `oa contract`.
+#[derive(Args, Clone, Debug)]
+pub struct ContractFlags {
+    /// Families to run; the default is all.
+    #[arg(value_name = "FAMILY")]
+    pub families: Vec<String>,
+    /// Write the results as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// The commit that the report belongs to; also OA_COMMIT.
+    #[arg(long, value_name = "COMMIT", env = "OA_COMMIT")]
+    pub commit: Option<String>,
 }

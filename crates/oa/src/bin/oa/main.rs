@@ -4,6 +4,7 @@
 //! what a user of the library would also want lives in the crates below.
 #![forbid(unsafe_code)]
 
+mod contract;
 mod devices;
 mod doctor;
 mod eval;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Task::Eval(flags) => eval::run(common, flags),
         Task::Generate(flags) => generate::run(common, flags),
         Task::Inspect(flags) => inspect::run(common, flags),
+        Task::Contract(flags) => contract::run(common, flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

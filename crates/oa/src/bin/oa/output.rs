@@ -64,3 +64,8 @@ mod tests {
         assert_eq!(count(1_000), "1,000");
     }
 }
+
+/// Today's date in UTC, `2026-12-01`.
+pub fn date() -> String {
+    time::OffsetDateTime::now_utc().date().to_string()
+}

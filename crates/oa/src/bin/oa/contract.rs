@@ -1,0 +1,208 @@
+//! `oa contract`: the teaching contract on the device at hand, as one table.
+//!
+//! Each workload trains, is measured, generates, is saved, is read back into a fresh model and must
+//! then generate the same bytes. The report is data that belongs to one device, driver and commit.
+
+use crate::failure::{Explain, Failure};
+use crate::flags::{Common, ContractFlags};
+use crate::{open, output};
+use oa::Engine;
+use oa::ml::contract::{self, Trained, Workload};
+use serde::Serialize;
+use std::path::Path;
+
+/// A finished workload.
+#[derive(Serialize)]
+struct Row {
+    family: &'static str,
+    parameters: usize,
+    loss: f32,
+    accuracy: f64,
+    milliseconds_per_step: f64,
+    first_step_milliseconds: f64,
+    source_bytes_per_second: f64,
+    dispatches: usize,
+    barriers: usize,
+    arena_bytes: u64,
+    arena_lower_bound_bytes: u64,
+    device_bytes: u64,
+    plans: u64,
+    submissions: u64,
+    file_bytes: u64,
+    continues_corpus: bool,
+    reload_parity: bool,
+    passed: bool,
+}
+
+/// What `--report` writes.
+#[derive(Serialize)]
+struct Report<'a> {
+    program: &'static str,
+    date: String,
+    commit: &'a str,
+    device: &'a str,
+    driver: String,
+    kernels_lock: &'a str,
+    steps: u64,
+    rows: &'a [Row],
+}
+
+/// Runs `oa contract`.
+pub fn run(common: &Common, flags: &ContractFlags) -> Result<(), Failure> {
+    let known = contract::workloads();
+    let wanted = choose(&known, &flags.families)?;
+    let engine = open::engine(common)?;
+    let mut rows = Vec::new();
+    if !common.json {
+        output::text(&format!("device: {}\n{}\n", engine.device().name, header()))?;
+    }
+    for workload in wanted {
+        let row = measure(&engine, workload)?;
+        if !common.json {
+            output::text(&format!("{}\n", line(&row)))?;
+        }
+        rows.push(row);
+    }
+    let report = describe(&engine, flags, &rows);
+    if common.json {
+        output::json_document(&report)?;
+    }
+    if let Some(path) = &flags.report {
+        write(path, &report)?;
+    }
+    match rows.iter().filter(|row| !row.passed).count() {
+        0 => Ok(()),
+        failed => Err(Failure::new(
+            crate::failure::End::Failed,
+            format!("{failed} of {} workloads did not pass", rows.len()),
+            "accuracy, generation or reload parity missed the contract",
+            "look at the table above",
+        )),
+    }
+}
+
+fn choose<'a>(known: &'a [Workload], names: &[String]) -> Result<Vec<&'a Workload>, Failure> {
+    let unknown = names.iter().find(|name| known.iter().all(|one| one.family != name.as_str()));
+    if let Some(name) = unknown {
+        let there: Vec<&str> = known.iter().map(|one| one.family).collect();
+        return Err(Failure::usage(
+            format!("there is no family `{name}`"),
+            format!("the families are {}", there.join(", ")),
+            "name some of these, or none for all",
+        ));
+    }
+    let wanted = |one: &&Workload| names.is_empty() || names.iter().any(|name| name == one.family);
+    Ok(known.iter().filter(wanted).collect())
+}
+
+fn measure(engine: &Engine, workload: &Workload) -> Result<Row, Failure> {
+    let (plans, submissions) = (engine.plans_compiled(), engine.submissions());
+    let failed = "a workload of the contract stopped";
+    let trained = contract::train(engine, workload).explain(failed)?;
+    let device_bytes = engine.gpu().memory().allocated_bytes;
+    let text = contract::continuation(&trained.model).explain(failed)?;
+    let plans = engine.plans_compiled() - plans;
+    let submissions = engine.submissions() - submissions;
+    let (again, file_bytes) = reload(engine, &trained)?;
+    let continues_corpus = text == contract::expected_continuation();
+    let (reload_parity, accuracy) = (again == text, trained.evaluation.accuracy);
+    let predictions = (contract::ROWS * contract::SEQUENCE) as f64;
+    Ok(Row {
+        family: workload.family,
+        parameters: trained.model.parameters().layout().count(),
+        loss: trained.losses.last().copied().unwrap_or(f32::NAN),
+        accuracy,
+        milliseconds_per_step: trained.milliseconds,
+        first_step_milliseconds: trained.first_step_milliseconds,
+        source_bytes_per_second: predictions / trained.milliseconds * 1e3,
+        dispatches: trained.report.dispatches(),
+        barriers: trained.report.barriers(),
+        arena_bytes: trained.report.arena_bytes,
+        arena_lower_bound_bytes: trained.report.lower_bound_bytes,
+        device_bytes,
+        plans,
+        submissions,
+        file_bytes,
+        continues_corpus,
+        reload_parity,
+        passed: continues_corpus && reload_parity && accuracy >= contract::ACCURACY,
+    })
+}
+
+/// Saves the run, reads it into a fresh model and generates; the file is removed again.
+fn reload(engine: &Engine, trained: &Trained) -> Result<(Vec<u8>, u64), Failure> {
+    let path = std::env::temp_dir().join(format!("oa-contract-{}.oam", std::process::id()));
+    let failed = "a saved workload did not come back";
+    let file_bytes = oa::io::save(&path, &trained.checkpoint)?;
+    let checkpoint = oa::io::load(&path);
+    // A file that stays in the temporary folder does no harm.
+    let _left = std::fs::remove_file(&path);
+    let checkpoint = checkpoint?;
+    let fresh = checkpoint.model.build(engine, 0).explain(failed)?;
+    fresh.load(&checkpoint).explain(failed)?;
+    Ok((contract::continuation(&fresh).explain(failed)?, file_bytes))
+}
+
+fn header() -> String {
+    format!(
+        "{:<12} {:>10} {:>7} {:>8} {:>8} {:>10} {:>10} {:>8} {:>10} {:>6} {:>8}  verdict",
+        "family",
+        "parameters",
+        "loss",
+        "accuracy",
+        "ms/step",
+        "first ms",
+        "bytes/s",
+        "dispatch",
+        "device MiB",
+        "plans",
+        "submits"
+    )
+}
+
+fn line(row: &Row) -> String {
+    format!(
+        "{:<12} {:>10} {:>7.4} {:>8.3} {:>8.3} {:>10.1} {:>10.0} {:>8} {:>10.1} {:>6} {:>8}  {}",
+        row.family,
+        row.parameters,
+        row.loss,
+        row.accuracy,
+        row.milliseconds_per_step,
+        row.first_step_milliseconds,
+        row.source_bytes_per_second,
+        row.dispatches,
+        row.device_bytes as f64 / f64::from(1 << 20),
+        row.plans,
+        row.submissions,
+        verdict(row),
+    )
+}
+
+fn verdict(row: &Row) -> &'static str {
+    match row {
+        Row { passed: true, .. } => "passed",
+        Row { continues_corpus: false, .. } => "FAILED: the text does not continue the corpus",
+        Row { reload_parity: false, .. } => "FAILED: the reloaded model generates another text",
+        _ => "FAILED: accuracy",
+    }
+}
+
+fn describe<'a>(engine: &'a Engine, flags: &'a ContractFlags, rows: &'a [Row]) -> Report<'a> {
+    let device = engine.device();
+    Report {
+        program: "oa contract",
+        date: output::date(),
+        commit: flags.commit.as_deref().unwrap_or("unknown"),
+        device: &device.name,
+        driver: format!("{} {}", device.driver_name, device.driver_info),
+        kernels_lock: oa::kernels_lock(),
+        steps: contract::STEPS,
+        rows,
+    }
+}
+
+fn write(path: &Path, report: &Report) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(report).expect("a report is plain data");
+    text.push('\n');
+    std::fs::write(path, text).map_err(|error| Failure::file("write", path, &error))
+}
