@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::host::{HostTensor, Spec};
 use crate::shape::Shape;
 use crate::value::Tensor;
-use oa_kernels::{DType, Variant};
+use oa_kernels::{Class, DType, Variant};
 
 mod sample;
 
@@ -254,7 +254,12 @@ fn launch_backward(call: &OpCall, variant: &Variant) -> Launch {
     let [ignore, chunk, ..] = call.attrs.int;
     let [hard, soft, two_z, _] = call.attrs.float.map(f32::to_bits);
     let rest = [x.rows() as u32, x.last() as u32, ignore, chunk, hard, soft, two_z];
-    launch::elements(x.elems(), &rest, variant)
+    let mut launch = launch::elements(x.elems(), &rest, variant);
+    if variant.class == Class::Cpu {
+        // The tile counts rows.
+        launch.groups = x.rows().div_ceil(variant.tile[0] as usize) as u64;
+    }
+    launch
 }
 
 /// The gradient of the logits for the attributes of a loss op; a part is `chunk` rows.
