@@ -17,6 +17,8 @@ use crate::value::Tensor;
 use oa_kernels::{Class, DType, Variant};
 
 mod sample;
+#[cfg(test)]
+mod tests;
 
 /// Rows that one workgroup averages at most; above, the rows are summed in parts.
 const MEAN_ROWS: usize = 16_384;
