@@ -36,11 +36,12 @@ pub static LOG_SUM_EXP: OpDef = OpDef {
     in_place: None,
 };
 
-/// Mean cross-entropy over the valid rows, and one over their number. Integer attribute: the ignored
-/// target. Float attributes: smoothing, z-loss coefficient.
+/// Mean cross-entropy over the valid rows, and one over their number. Integer attribute: the
+/// ignored target. Float attributes: smoothing, z-loss coefficient.
 pub static CROSS_ENTROPY: OpDef = OpDef {
     name: "cross_entropy",
-    doc: "Mean over valid rows of `(1-e)(lse - l_target) + e(lse - mean(l)) + c lse^2`; also returns one over their number.",
+    doc: "Mean over valid rows of `(1-e)(lse - l_target) + e(lse - mean(l)) + c lse^2`; \
+          also returns one over their number.",
     infer: infer_cross_entropy,
     lower: Lower::Kernel { family: |_| "cross_entropy", launch: launch_cross_entropy },
     backward: Backward::Rule(cross_entropy_rule),
@@ -54,8 +55,8 @@ pub static CROSS_ENTROPY: OpDef = OpDef {
     in_place: None,
 };
 
-/// Cross-entropy times a given inverse count, summed in parts. Integer attributes: the ignored target,
-/// rows of a part. Float attributes: smoothing, z-loss coefficient.
+/// Cross-entropy times a given inverse count, summed in parts. Integer attributes: the ignored
+/// target, rows of a part. Float attributes: smoothing, z-loss coefficient.
 pub static CROSS_ENTROPY_SCALED: OpDef = OpDef {
     name: "cross_entropy_scaled",
     doc: "Sums over parts of rows of the cross-entropy times a given inverse count.",
@@ -73,9 +74,9 @@ pub static CROSS_ENTROPY_SCALED: OpDef = OpDef {
     in_place: None,
 };
 
-/// Derivative of the cross-entropy with respect to the logits. Integer attributes: the ignored target,
-/// rows of a part. Float attributes: weight of the target, weight of every class, twice the z-loss
-/// coefficient.
+/// Derivative of the cross-entropy with respect to the logits. Integer attributes: the ignored
+/// target, rows of a part. Float attributes: weight of the target, weight of every class, twice the
+/// z-loss coefficient.
 pub static CROSS_ENTROPY_BACKWARD: OpDef = OpDef {
     name: "cross_entropy_backward",
     doc: "`dlogits = dloss inverse (p (1 + 2c lse) - (1-e) onehot - e/V)`; ignored rows give 0.",
@@ -325,7 +326,8 @@ fn log_sum_exp_reference(x: &HostTensor) -> Vec<HostTensor> {
     ]
 }
 
-/// The loss of each row, from the logits alone; 0 for ignored rows, NaN for a target that is no class.
+/// The loss of each row, from the logits alone; 0 for ignored rows, NaN for a target that is no
+/// class.
 fn row_losses(logits: &HostTensor, targets: &HostTensor, attrs: &Attrs) -> Vec<f64> {
     let [smoothing, z, ..] = attrs.float.map(f64::from);
     let rows = logits.data.chunks(logits.shape().last()).zip(&targets.data);
@@ -374,8 +376,8 @@ fn correct_rows_reference(logits: &HostTensor, targets: &HostTensor, attrs: &Att
 }
 
 impl Tensor {
-    /// Mean cross-entropy in nats of these logits `[.., V]` over the rows whose target is not ignored;
-    /// 0 when there are none. `targets` is i32 with one element per row.
+    /// Mean cross-entropy in nats of these logits `[.., V]` over the rows whose target is not
+    /// ignored; 0 when there are none. `targets` is i32 with one element per row.
     ///
     /// # Errors
     ///
@@ -413,8 +415,8 @@ impl Tensor {
         if parts.shape().elems() == 1 { parts.reshape(Shape::SCALAR) } else { parts.sum() }
     }
 
-    /// One over the number of these i32 targets that are not `ignore`, as f32 `[1]`; 0 when there are
-    /// none.
+    /// One over the number of these i32 targets that are not `ignore`, as f32 `[1]`; 0 when there
+    /// are none.
     ///
     /// # Errors
     ///
@@ -424,8 +426,8 @@ impl Tensor {
         Tensor::record1(&INVERSE_COUNT, Attrs::ints(&[ignore as u32]), &[self])
     }
 
-    /// Per row of these logits `[.., V]`: 1 where the largest one is the row's target, else 0. Ties go
-    /// to the lower index; rows whose target is -100 give 0.
+    /// Per row of these logits `[.., V]`: 1 where the largest one is the row's target, else 0. Ties
+    /// go to the lower index; rows whose target is -100 give 0.
     ///
     /// # Errors
     ///

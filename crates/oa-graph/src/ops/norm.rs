@@ -42,7 +42,8 @@ pub static RMS_NORM_BACKWARD: OpDef = OpDef {
     in_place: None,
 };
 
-/// Derivative of [`RMS_NORM`] with respect to the gain, in parts. Integer attribute: rows of a part.
+/// Derivative of [`RMS_NORM`] with respect to the gain, in parts. Integer attribute: rows of a
+/// part.
 pub static RMS_NORM_BACKWARD_GAIN: OpDef = OpDef {
     name: "rms_norm_backward_gain",
     doc: "`dgain[p, c]`: the sum of `dy x r` over the rows of part `p`.",
@@ -59,7 +60,8 @@ pub static RMS_NORM_BACKWARD_GAIN: OpDef = OpDef {
 /// attribute: eps.
 pub static LAYER_NORM: OpDef = OpDef {
     name: "layer_norm",
-    doc: "`y = gain (x - mean) r + bias` over the last axis, `r = 1/sqrt(var + eps)`; also returns `mean` and `r`.",
+    doc: "`y = gain (x - mean) r + bias` over the last axis, `r = 1/sqrt(var + eps)`; \
+          also returns `mean` and `r`.",
     infer: infer_layer_norm,
     lower: Lower::Kernel { family: |_| "layer_norm", launch: launch_forward },
     backward: Backward::Rule(layer_norm_rule),
@@ -82,11 +84,12 @@ pub static LAYER_NORM_BACKWARD: OpDef = OpDef {
     in_place: None,
 };
 
-/// Derivatives of [`LAYER_NORM`] with respect to gain and bias, in parts. Integer attribute: rows of
-/// a part.
+/// Derivatives of [`LAYER_NORM`] with respect to gain and bias, in parts. Integer attribute: rows
+/// of a part.
 pub static LAYER_NORM_BACKWARD_AFFINE: OpDef = OpDef {
     name: "layer_norm_backward_affine",
-    doc: "Sums over the rows of part `p`: `dgain[p, c]` of `dy (x - mean) r`, `dbias[p, c]` of `dy`.",
+    doc: "Sums over the rows of part `p`: `dgain[p, c]` of `dy (x - mean) r`, \
+          `dbias[p, c]` of `dy`.",
     infer: infer_layer_norm_affine,
     lower: Lower::Kernel { family: |_| "layer_norm_backward_affine", launch: launch_parts },
     backward: Backward::None(FIRST_ORDER),
@@ -290,8 +293,8 @@ impl Tensor {
         Tensor::record1(&RMS_NORM, Attrs::floats(&[eps]), &[self, gain])
     }
 
-    /// Layer norm over the last axis: `gain (x - mean) / sqrt(var + eps) + bias` with the population
-    /// variance; `gain` and `bias` are `[C]`.
+    /// Layer norm over the last axis: `gain (x - mean) / sqrt(var + eps) + bias` with the
+    /// population variance; `gain` and `bias` are `[C]`.
     ///
     /// # Errors
     ///
