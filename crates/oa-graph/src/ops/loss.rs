@@ -28,7 +28,7 @@ pub static LOG_SUM_EXP: OpDef = OpDef {
     name: "log_sum_exp",
     doc: "Per row over the last axis: `log sum exp(x)` and the mean.",
     infer: infer_log_sum_exp,
-    lower: Lower::Kernel { family: |_| "log_sum_exp", launch: launch_rows },
+    lower: Lower::Kernel { family: log_sum_exp_family, launch: launch_rows },
     backward: Backward::None("the loss ops differentiate their logits directly"),
     reference: |x, _| log_sum_exp_reference(&x[0]),
     samples: sample::log_sum_exp,
@@ -219,6 +219,10 @@ fn infer_cross_entropy_backward(call: &OpCall) -> Inferred {
         }
         _ => refuse(call, expected),
     }
+}
+
+fn log_sum_exp_family(call: &OpCall) -> &'static str {
+    launch::by_row_length(call.inputs[0].shape.last(), "log_sum_exp", "log_sum_exp_long")
 }
 
 fn launch_rows(call: &OpCall, variant: &Variant) -> Launch {

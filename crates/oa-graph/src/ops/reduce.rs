@@ -25,7 +25,7 @@ pub static ROW_SUM: OpDef = OpDef {
     name: "row_sum",
     doc: "Sums of consecutive elements: `y[r] = alpha sum of x[r chunk .. (r + 1) chunk]`.",
     infer: infer_row_sum,
-    lower: Lower::Kernel { family: |_| "row_sum", launch: launch_row_sum },
+    lower: Lower::Kernel { family: row_sum_family, launch: launch_row_sum },
     backward: Backward::Rule(|g| {
         let [chunk, ..] = g.attrs.int;
         let parts = (chunk as usize, 1);
@@ -109,6 +109,11 @@ fn infer_row_sum(call: &OpCall) -> Inferred {
         }
         _ => refuse(call, "one f32 value and parts of at least one element"),
     }
+}
+
+fn row_sum_family(call: &OpCall) -> &'static str {
+    let cols = (call.attrs.int[0] as usize).min(call.inputs[0].shape.elems());
+    launch::by_row_length(cols, "row_sum", "row_sum_long")
 }
 
 fn launch_row_sum(call: &OpCall, variant: &Variant) -> Launch {
