@@ -17,11 +17,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "d4f9096fceaf3567";
+pub const LOCK_HASH: &str = "8f30384675692c12";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 135] = [
+pub static REGISTRY: [Variant; 136] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -134,6 +134,7 @@ pub static REGISTRY: [Variant; 135] = [
     sampling::SAMPLE_PORTABLE,
     optim::ADAMW_CPU,
     optim::ADAMW,
+    optim::NORM_PARTIALS_CPU,
     optim::NORM_PARTIALS,
     optim::WRITE_ROWS_CPU,
     optim::WRITE_ROWS,
