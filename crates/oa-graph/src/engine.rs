@@ -258,7 +258,9 @@ impl Engine {
     ///
     /// When device memory is short.
     pub fn state(&self, name: &str, spec: Spec) -> Result<State> {
-        let buffer = self.inner.gpu.buffer(MemoryClass::Device, spec.len_bytes().max(4), name)?;
+        let len_bytes = spec.len_bytes().max(4);
+        let buffer =
+            self.with_room(|| Ok(self.inner.gpu.buffer(MemoryClass::Device, len_bytes, name)?))?;
         Ok(State::new(name, spec, buffer.slice(0, spec.len_bytes())))
     }
 
@@ -424,13 +426,19 @@ impl Engine {
         if cut.segment.nodes.is_empty() {
             return Ok(None);
         }
-        let kept: Result<Vec<Kept>> = cut
-            .kept
-            .iter()
-            .map(|value| self.inner.pool.take(&self.inner.gpu, value.spec().len_bytes()))
-            .collect();
-        let kept = kept?;
-        let event = self.run(executor, &cut, &kept)?;
+        let attempt = |executor: &mut Executor| -> Result<(oa_vk::Event, Vec<Kept>)> {
+            let take =
+                |value: &ValueRef| self.inner.pool.take(&self.inner.gpu, value.spec().len_bytes());
+            let kept: Vec<Kept> = cut.kept.iter().map(take).collect::<Result<_>>()?;
+            Ok((self.run(executor, &cut, &kept)?, kept))
+        };
+        let (event, kept) = match attempt(executor) {
+            Err(error) if error.is_out_of_memory() => {
+                self.free_caches(executor)?;
+                attempt(executor)?
+            }
+            done => done?,
+        };
         for node in &cut.nodes {
             node.executed.store(true, Ordering::Release);
         }
@@ -442,6 +450,24 @@ impl Engine {
             ready[value.output as usize] = Some(kept);
         }
         Ok(Some(event))
+    }
+
+    /// Frees what only saves time: cached plans with their transients, and idle buffers.
+    fn free_caches(&self, executor: &mut Executor) -> Result<()> {
+        executor.plans.clear();
+        self.inner.pool.clear();
+        Ok(self.inner.gpu.wait_idle(self.timeout())?)
+    }
+
+    /// Allocates; when memory is short, frees the caches and tries once more.
+    pub(crate) fn with_room<T>(&self, allocate: impl Fn() -> Result<T>) -> Result<T> {
+        match allocate() {
+            Err(error) if error.is_out_of_memory() => {
+                self.free_caches(&mut self.executor())?;
+                allocate()
+            }
+            done => done,
+        }
     }
 
     fn run(&self, executor: &mut Executor, cut: &Cut, kept: &[Kept]) -> Result<oa_vk::Event> {

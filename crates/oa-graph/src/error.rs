@@ -195,3 +195,10 @@ pub enum Error {
     #[error(transparent)]
     Kernel(#[from] oa_kernels::Error),
 }
+
+impl Error {
+    /// True when device memory is short: freeing some and trying again may help.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Error::Device(oa_vk::Error::OutOfMemory { .. }))
+    }
+}

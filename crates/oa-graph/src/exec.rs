@@ -28,6 +28,11 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Frees every idle buffer.
+    pub(crate) fn clear(&self) {
+        *self.idle.lock().expect("no panic while the pool is held") = Default::default();
+    }
+
     /// A buffer of exactly `len_bytes`.
     pub(crate) fn take(self: &Arc<Self>, gpu: &Gpu, len_bytes: u64) -> Result<Kept> {
         let reused = {

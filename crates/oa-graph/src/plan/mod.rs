@@ -71,15 +71,17 @@ impl ExecutionPlan {
         outputs: Vec<usize>,
     ) -> Result<ExecutionPlan> {
         let gpu = &engine.inner.gpu;
-        let memory = Memory::new(gpu, &program, constants)?;
-        let take = |spec: Spec| engine.pool().take(gpu, spec.len_bytes());
-        let kept: Result<Vec<Kept>> = program.kept_specs().map(take).collect();
-        let kept = kept?;
-        let bindings = Bindings {
-            externals: externals.iter().map(|kept| kept.slice.clone()).collect(),
-            kept: kept.iter().map(|kept| kept.slice.clone()).collect(),
-        };
-        let instance = Instance::record(gpu, &program, &memory, bindings, true)?;
+        let (memory, kept, instance) = engine.with_room(|| {
+            let memory = Memory::new(gpu, &program, constants)?;
+            let take = |spec: Spec| engine.pool().take(gpu, spec.len_bytes());
+            let kept: Vec<Kept> = program.kept_specs().map(take).collect::<Result<_>>()?;
+            let bindings = Bindings {
+                externals: externals.iter().map(|kept| kept.slice.clone()).collect(),
+                kept: kept.iter().map(|kept| kept.slice.clone()).collect(),
+            };
+            let instance = Instance::record(gpu, &program, &memory, bindings, true)?;
+            Ok((memory, kept, instance))
+        })?;
         let replay =
             Replay { memory, instance, submitted: 0, numbers: [0; crate::exec::RING_SLOTS] };
         let inner = PlanInner {
