@@ -22,6 +22,19 @@ pub struct Options {
     /// Run only steps whose name contains this word.
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
+    /// Leave out steps whose name contains this word; may be given several times.
+    #[arg(long, value_name = "WORD")]
+    skip: Vec<String>,
+}
+
+impl Options {
+    /// The flag that leaves a step out.
+    fn leaves_out(&self, name: &str) -> Option<&'static str> {
+        match &self.only {
+            Some(word) if !name.contains(word.as_str()) => Some("--only"),
+            _ => self.skip.iter().any(|word| name.contains(word.as_str())).then_some("--skip"),
+        }
+    }
 }
 
 /// A step: its name and what it does.
@@ -50,8 +63,8 @@ pub fn run(options: &Options) -> Result<()> {
     let mut total = Tally::default();
     let mut times = Vec::new();
     for (name, step) in STEPS {
-        if options.only.as_deref().is_some_and(|word| !name.contains(word)) {
-            println!("ci: {name} left out by --only");
+        if let Some(flag) = options.leaves_out(name) {
+            total += skipped(&format!("{name}, left out by {flag}"));
             continue;
         }
         println!("\nci: {name}");
@@ -149,5 +162,28 @@ fn second_demo(prepared: &Prepared) -> Result<Tally> {
     match &prepared.swiftshader {
         Ok(_) => show(prepared, Choice::Swiftshader),
         Err(reason) => Ok(skipped(&format!("there is no SwiftShader here: {reason}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_left_out_by_name() {
+        let options = |only: Option<&str>, skip: &[&str]| Options {
+            only: only.map(str::to_string),
+            skip: skip.iter().map(|word| (*word).to_string()).collect(),
+        };
+        assert_eq!(options(None, &[]).leaves_out("fmt"), None);
+        assert_eq!(options(Some("demo"), &[]).leaves_out("fmt"), Some("--only"));
+        assert_eq!(options(Some("demo"), &["second"]).leaves_out("demo"), None);
+        assert_eq!(options(None, &["second"]).leaves_out("demo-second-driver"), Some("--skip"));
+    }
+
+    #[test]
+    fn every_step_has_its_own_name() {
+        let names: std::collections::BTreeSet<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len(), STEPS.len());
     }
 }
