@@ -11,7 +11,7 @@ use oa_ml::data::{
     Batches, ByteTokenizer, DataCursor, TextDataset, TokenizerConfig, contract_corpus,
 };
 use oa_ml::evaluate::{Evaluation, evaluate};
-use oa_ml::model::{ContractTransformerConfig, Model, ModelConfig, RnnLmConfig};
+use oa_ml::model::{ContractMoeConfig, ContractTransformerConfig, Model, ModelConfig, RnnLmConfig};
 use oa_ml::optim::adamw::AdamW;
 use oa_ml::train::{ItTraining, ItTrainingConfig, RunIdentity, StepInputs};
 use std::collections::BTreeMap;
@@ -28,10 +28,11 @@ pub const SEED: u64 = 20_260_714;
 pub const STEPS: u64 = 300;
 
 /// The contract models that this engine has, by name.
-pub fn models() -> [(&'static str, ModelConfig); 2] {
+pub fn models() -> [(&'static str, ModelConfig); 3] {
     [
         ("rnn", ModelConfig::Rnn(RnnLmConfig::contract(256))),
         ("transformer", ModelConfig::ContractTransformer(ContractTransformerConfig::contract(256))),
+        ("moe", ModelConfig::ContractMoe(ContractMoeConfig::contract(256))),
     ]
 }
 
@@ -108,10 +109,10 @@ pub fn train(
     Ok(Trained { model, losses, checkpoint })
 }
 
-/// The forward pass of a step: the mean cross-entropy of the model.
+/// The forward pass of a step: the loss of the model.
 pub fn forward(model: &Model) -> impl FnMut(&StepInputs) -> oa_ml::Result<Tensor> {
     let model = model.clone();
-    move |inputs| inputs.cross_entropy(&model.forward(&inputs.tokens)?)
+    move |inputs| inputs.loss(&model)
 }
 
 fn gather(session: &mut ItTraining<'_>, model: &Model, batches: &Batches) -> Result<Checkpoint> {
