@@ -110,7 +110,7 @@ pub fn train(
 }
 
 /// The forward pass of a step: the loss of the model.
-pub fn forward(model: &Model) -> impl FnMut(&StepInputs) -> oa_ml::Result<Tensor> {
+pub fn forward(model: &Model) -> impl FnMut(&StepInputs) -> oa_ml::Result<Tensor> + use<> {
     let model = model.clone();
     move |inputs| inputs.loss(&model)
 }
@@ -121,6 +121,7 @@ fn gather(session: &mut ItTraining<'_>, model: &Model, batches: &Batches) -> Res
         model,
         tokenizer: &TokenizerConfig::Byte,
         cursor: batches.cursor(),
+        sampled: 0,
         validation_loss: None,
         best_validation_loss: None,
         elapsed_seconds: 0.0,

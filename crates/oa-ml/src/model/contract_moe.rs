@@ -31,7 +31,8 @@ impl ContractMoe {
         let ContractMoeConfig { vocab, width, heads, context, eps, .. } = *config;
         let (table, init) = (Init::Normal { std: 1.0 }, Init::fan_in(width));
         let token = Embedding::new(scope, "token", [vocab, width], table)?;
-        let position = Init::Normal { std: 0.02 };
+        // As in the contract's Transformer.
+        let position = Init::Normal { std: 0.3 };
         let position = Embedding::new(scope, "position", [context, width], position)?;
         let norm1 = LayerNorm::new(scope, "norm1", width, eps)?;
         let attention = AttentionConfig {
