@@ -38,13 +38,30 @@ pub(super) const ADAMW: Variant = Variant {
     tile: [1024, 1, 1],
 };
 
+/// Entry `norm_partials_cpu` of `optim/norm_partials.slang`.
+pub(super) const NORM_PARTIALS_CPU: Variant = Variant {
+    family: "norm_partials",
+    name: "optim/norm_partials_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/optim/norm_partials_cpu.spv"),
+    spv_hash: "f00930a0d5579617",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 2,
+    writes: 0b10,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [8, 1, 1],
+};
+
 /// Entry `norm_partials_portable` of `optim/norm_partials.slang`.
 pub(super) const NORM_PARTIALS: Variant = Variant {
     family: "norm_partials",
     name: "optim/norm_partials",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/optim/norm_partials.spv"),
-    spv_hash: "0a3a88ca46ba8a8f",
+    spv_hash: "36f61b3623799496",
     needs: Caps::NONE,
     shared_bytes: 512,
     local_size: [128, 1, 1],
