@@ -99,10 +99,10 @@ pub fn train(
     Ok(Trained { losses, checkpoint })
 }
 
-/// The forward pass of a step: the mean cross-entropy of the model.
+/// The forward pass of a step: the loss of the model.
 pub fn forward(model: &Model) -> impl FnMut(&StepInputs) -> oa_ml::Result<Tensor> + use<> {
     let model = model.clone();
-    move |inputs| inputs.cross_entropy(&model.forward(&inputs.tokens)?)
+    move |inputs| inputs.loss(&model)
 }
 
 fn gather(session: &mut ItTraining<'_>, model: &Model, batches: &Batches) -> Result<Checkpoint> {

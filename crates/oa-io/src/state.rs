@@ -14,7 +14,8 @@ use oa_ml::checkpoint::{
 use oa_ml::data::DataCursor;
 use oa_ml::data::tokenizer::TokenizerConfig;
 use oa_ml::model::config::{
-    ContractTransformerConfig, ModelConfig, RnnLmConfig, RopeStyle, TransformerConfig,
+    ContractMoeConfig, ContractTransformerConfig, ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
+    TransformerConfig,
 };
 use oa_ml::optim::adamw::AdamWConfig;
 use oa_ml::optim::schedule::{DecayShape, Schedule};
@@ -104,6 +105,8 @@ fn blank_model(architecture: &str) -> Result<ModelConfig, Fault> {
         ModelConfig::Rnn(RnnLmConfig::contract(0)),
         ModelConfig::ContractTransformer(ContractTransformerConfig::contract(0)),
         ModelConfig::Transformer(TransformerConfig::default()),
+        ModelConfig::ContractMoe(ContractMoeConfig::contract(0)),
+        ModelConfig::Moe(MoeLmConfig::default()),
     ];
     models
         .into_iter()
@@ -129,6 +132,8 @@ fn model_fields(io: &mut impl Fields, model: &mut ModelConfig) -> Result<(), Fau
             io.field("eps", eps)
         }
         ModelConfig::Transformer(config) => transformer_fields(io, config),
+        ModelConfig::ContractMoe(config) => contract_moe_fields(io, config),
+        ModelConfig::Moe(config) => moe_fields(io, config),
     }
 }
 
@@ -164,6 +169,69 @@ fn transformer_fields(io: &mut impl Fields, config: &mut TransformerConfig) -> R
     io.field("qk_norm", qk_norm)?;
     io.field("tied", tied)?;
     io.field("dropout", dropout)
+}
+
+fn contract_moe_fields(io: &mut impl Fields, config: &mut ContractMoeConfig) -> Result<(), Fault> {
+    let ContractMoeConfig {
+        vocab,
+        width,
+        heads,
+        experts,
+        top_k,
+        ff,
+        context,
+        eps,
+        aux_coef,
+        z_coef,
+    } = config;
+    io.field("vocab", vocab)?;
+    io.field("width", width)?;
+    io.field("heads", heads)?;
+    io.field("experts", experts)?;
+    io.field("top_k", top_k)?;
+    io.field("ff", ff)?;
+    io.field("context", context)?;
+    io.field("eps", eps)?;
+    io.field("aux_coef", aux_coef)?;
+    io.field("z_coef", z_coef)
+}
+
+fn moe_fields(io: &mut impl Fields, config: &mut MoeLmConfig) -> Result<(), Fault> {
+    let MoeLmConfig {
+        vocab,
+        width,
+        layers,
+        heads,
+        kv_heads,
+        head_dim,
+        experts,
+        top_k,
+        ff,
+        renormalise,
+        context,
+        rope,
+        rope_base,
+        eps,
+        aux_coef,
+        z_coef,
+    } = config;
+    io.field("vocab", vocab)?;
+    io.field("width", width)?;
+    io.field("layers", layers)?;
+    io.field("heads", heads)?;
+    io.field("kv_heads", kv_heads)?;
+    io.field("head_dim", head_dim)?;
+    io.field("experts", experts)?;
+    io.field("top_k", top_k)?;
+    io.field("ff", ff)?;
+    io.field("renormalise", renormalise)?;
+    io.field("context", context)?;
+    let styles = [("pair", RopeStyle::Pair), ("half", RopeStyle::Half)];
+    io.choice("rope", "rotary layout", rope, &styles)?;
+    io.field("rope_base", rope_base)?;
+    io.field("eps", eps)?;
+    io.field("aux_coef", aux_coef)?;
+    io.field("z_coef", z_coef)
 }
 
 fn tokenizer_fields(io: &mut impl Fields, tokenizer: &mut TokenizerConfig) -> Result<(), Fault> {

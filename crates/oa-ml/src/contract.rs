@@ -8,7 +8,7 @@ use crate::data::{ByteTokenizer, DataCursor, TextDataset, Tokenizer, contract_co
 use crate::error::Result;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::generate::{Generator, Sampling};
-use crate::model::{ContractTransformerConfig, Model, ModelConfig, RnnLmConfig};
+use crate::model::{ContractMoeConfig, ContractTransformerConfig, Model, ModelConfig, RnnLmConfig};
 use crate::optim::adamw::AdamW;
 use crate::train::{ItTraining, ItTrainingConfig, RunIdentity};
 use oa_graph::{Engine, ExecutionReport};
@@ -53,6 +53,7 @@ pub fn workloads() -> Vec<Workload> {
             "transformer",
             ModelConfig::ContractTransformer(ContractTransformerConfig::contract(vocab)),
         ),
+        of("moe", ModelConfig::ContractMoe(ContractMoeConfig::contract(vocab))),
     ]
 }
 
@@ -90,9 +91,7 @@ pub fn train(engine: &Engine, workload: &Workload) -> Result<Trained> {
     let mut losses = Vec::new();
     let (mut started, mut first) = (Instant::now(), 0.0);
     while session.begin_step()? {
-        session.step(&[batches.next_batch()], &mut |inputs| {
-            inputs.cross_entropy(&model.forward_training(&inputs.tokens, inputs.dropout())?)
-        })?;
+        session.step(&[batches.next_batch()], &mut |inputs| inputs.loss(&model))?;
         losses.extend(std::iter::from_fn(|| session.take_report()).map(|report| report.loss));
         if session.steps_done() == 1 {
             first = started.elapsed().as_secs_f64() * 1e3;

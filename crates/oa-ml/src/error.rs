@@ -39,6 +39,22 @@ pub enum ConfigFault {
         /// Channels of a head.
         head_dim: usize,
     },
+    /// A token would go to more experts than there are.
+    #[error("a token cannot go to {top_k} of {experts} experts")]
+    TopKOverExperts {
+        /// Experts of a token.
+        top_k: usize,
+        /// Experts.
+        experts: usize,
+    },
+    /// More experts, or more of them per token, than the kernels take.
+    #[error("{top_k} of {experts} experts are too many: at most 32 of 256 are supported")]
+    TooManyExperts {
+        /// Experts of a token.
+        top_k: usize,
+        /// Experts.
+        experts: usize,
+    },
     /// A dropout probability outside `0..1`.
     #[error("a dropout probability of {p} is not in 0..1")]
     Dropout {

@@ -12,6 +12,7 @@ mod launch;
 pub mod layout;
 pub mod loss;
 pub mod matmul;
+pub mod moe;
 pub mod norm;
 pub mod pointwise;
 pub mod recurrent;
@@ -140,6 +141,7 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         attention::OPS,
         attention_gradient::OPS,
         recurrent::OPS,
+        moe::OPS,
         update::OPS,
         sampling::OPS,
     ];

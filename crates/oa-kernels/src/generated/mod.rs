@@ -5,6 +5,7 @@ mod index;
 mod layout;
 mod loss;
 mod matmul;
+mod moe;
 mod norm;
 mod optim;
 mod pointwise;
@@ -17,11 +18,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "8f30384675692c12";
+pub const LOCK_HASH: &str = "228a70a3fd202129";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 136] = [
+pub static REGISTRY: [Variant; 158] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -158,4 +159,26 @@ pub static REGISTRY: [Variant; 136] = [
     recurrent::FORWARD,
     recurrent::BACKWARD_CPU,
     recurrent::BACKWARD,
+    moe::ROUTE_CPU,
+    moe::ROUTE,
+    moe::ROUTE_BACKWARD_CPU,
+    moe::ROUTE_BACKWARD,
+    moe::DISPATCH_CPU,
+    moe::DISPATCH,
+    moe::GATHER_CPU,
+    moe::GATHER,
+    moe::GATHER_BACKWARD_CPU,
+    moe::GATHER_BACKWARD,
+    moe::COMBINE_CPU,
+    moe::COMBINE,
+    moe::COMBINE_BACKWARD_CPU,
+    moe::COMBINE_BACKWARD,
+    moe::LOSSES_CPU,
+    moe::LOSSES,
+    moe::LOSSES_BACKWARD_CPU,
+    moe::LOSSES_BACKWARD,
+    moe::GROUPED_CPU,
+    moe::GROUPED_TILE32,
+    moe::GROUPED_WEIGHTS_CPU,
+    moe::GROUPED_WEIGHTS_TILE32,
 ];

@@ -73,7 +73,7 @@ fn decode(model: &Model, cache: &Cache) -> Result<Tensor> {
     let engine = model.engine();
     let tokens = engine.input("tokens", Spec::u32([cache.rows, 1]));
     let position = engine.input("place", Spec::u32([1]));
-    let pass = Pass { dropout: None, cache: Some(CachePass { cache, position: &position }) };
+    let pass = Pass { cache: Some(CachePass { cache, position: &position }), ..Pass::default() };
     let hidden = model.hidden(&tokens, &pass)?;
     Ok(hidden.reshape([cache.rows, hidden.shape().last()])?)
 }
@@ -83,7 +83,7 @@ fn prefill(model: &Model, cache: &Cache, count: usize) -> Result<Tensor> {
     let engine = model.engine();
     let tokens = engine.input("tokens", Spec::u32([cache.rows, count]));
     let start = engine.constant_u32(&[0])?;
-    let pass = Pass { dropout: None, cache: Some(CachePass { cache, position: &start }) };
+    let pass = Pass { cache: Some(CachePass { cache, position: &start }), ..Pass::default() };
     let hidden = model.hidden(&tokens, &pass)?;
     let table = hidden.reshape([cache.rows * count, hidden.shape().last()])?;
     Ok(table.embedding(&engine.input("place", Spec::u32([cache.rows])))?)

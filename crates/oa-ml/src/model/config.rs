@@ -2,6 +2,7 @@
 //!
 //! Plain data with a parameter count and a validity check; the layers are built elsewhere.
 
+pub use super::moe_config::{ContractMoeConfig, MoeLmConfig};
 use crate::error::{ConfigFault, Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -148,6 +149,10 @@ pub enum ModelConfig {
     ContractTransformer(ContractTransformerConfig),
     /// The dense decoder Transformer.
     Transformer(TransformerConfig),
+    /// The contract's mixture of experts.
+    ContractMoe(ContractMoeConfig),
+    /// The mixture-of-experts Transformer.
+    Moe(MoeLmConfig),
 }
 
 impl ModelConfig {
@@ -157,6 +162,8 @@ impl ModelConfig {
             ModelConfig::Rnn(_) => "rnn",
             ModelConfig::ContractTransformer(_) => "contract_transformer",
             ModelConfig::Transformer(_) => "transformer",
+            ModelConfig::ContractMoe(_) => "contract_moe",
+            ModelConfig::Moe(_) => "moe",
         }
     }
 
@@ -166,6 +173,8 @@ impl ModelConfig {
             ModelConfig::Rnn(config) => config.vocab,
             ModelConfig::ContractTransformer(config) => config.vocab,
             ModelConfig::Transformer(config) => config.vocab,
+            ModelConfig::ContractMoe(config) => config.vocab,
+            ModelConfig::Moe(config) => config.vocab,
         }
     }
 
@@ -175,6 +184,8 @@ impl ModelConfig {
             ModelConfig::Rnn(_) => None,
             ModelConfig::ContractTransformer(config) => Some(config.context),
             ModelConfig::Transformer(config) => Some(config.context),
+            ModelConfig::ContractMoe(config) => Some(config.context),
+            ModelConfig::Moe(config) => Some(config.context),
         }
     }
 
@@ -184,6 +195,8 @@ impl ModelConfig {
             ModelConfig::Rnn(config) => config.parameter_count(),
             ModelConfig::ContractTransformer(config) => config.parameter_count(),
             ModelConfig::Transformer(config) => config.parameter_count(),
+            ModelConfig::ContractMoe(config) => config.parameter_count(),
+            ModelConfig::Moe(config) => config.parameter_count(),
         }
     }
 
@@ -200,6 +213,8 @@ impl ModelConfig {
                 vec![c.vocab, c.width, c.layers, c.heads, c.kv_heads, c.head_dim, c.ff, c.context],
                 c.fault(),
             ),
+            ModelConfig::ContractMoe(c) => (c.sizes(), c.fault()),
+            ModelConfig::Moe(c) => (c.sizes(), c.fault()),
         };
         let zero = sizes.contains(&0).then_some(ConfigFault::ZeroSize);
         match zero.or(fault) {

@@ -5,18 +5,26 @@
 
 pub mod config;
 mod contract;
+mod contract_moe;
+mod moe;
+mod moe_config;
 mod rnn_lm;
+mod routing;
 mod transformer;
 
 pub use config::{
-    ContractTransformerConfig, ModelConfig, RnnLmConfig, RopeStyle, TransformerConfig,
+    ContractMoeConfig, ContractTransformerConfig, ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
+    TransformerConfig,
 };
+pub use routing::RouteStatistics;
 
 use crate::error::{Error, Result};
 use crate::nn::attention::check_context;
 use crate::nn::{Cache, DropoutPass, Pass};
 use crate::param::{ParameterStore, Parameters};
 use contract::ContractTransformer;
+use contract_moe::ContractMoe;
+use moe::MoeLm;
 use oa_graph::{Engine, Tensor};
 use rnn_lm::RnnLm;
 use transformer::Transformer;
@@ -27,6 +35,8 @@ enum Network {
     Rnn(RnnLm),
     ContractTransformer(Box<ContractTransformer>),
     Transformer(Transformer),
+    ContractMoe(Box<ContractMoe>),
+    Moe(MoeLm),
 }
 
 /// A language model on an engine. Clones share its parameters.
@@ -54,6 +64,10 @@ impl ModelConfig {
             ModelConfig::Transformer(c) => {
                 Network::Transformer(Transformer::new(&mut store.root(), c)?)
             }
+            ModelConfig::ContractMoe(c) => {
+                Network::ContractMoe(Box::new(ContractMoe::new(&mut store.root(), c)?))
+            }
+            ModelConfig::Moe(c) => Network::Moe(MoeLm::new(&mut store.root(), c)?),
         };
         let parameters = store.finalise()?;
         assert_eq!(
@@ -108,7 +122,7 @@ impl Model {
     /// As [`Model::forward`].
     #[track_caller]
     pub fn forward_training(&self, tokens: &Tensor, dropout: DropoutPass<'_>) -> Result<Tensor> {
-        let pass = Pass { dropout: Some(dropout), cache: None };
+        let pass = Pass { dropout: Some(dropout), ..Pass::default() };
         self.head(&self.hidden(tokens, &pass)?)
     }
 
@@ -122,6 +136,8 @@ impl Model {
             Network::Rnn(network) => network.hidden(tokens, pass),
             Network::ContractTransformer(network) => network.hidden(tokens, pass),
             Network::Transformer(network) => network.hidden(tokens, pass),
+            Network::ContractMoe(network) => network.hidden(tokens, pass),
+            Network::Moe(network) => network.hidden(tokens, pass),
         }
     }
 
@@ -132,6 +148,8 @@ impl Model {
             Network::Rnn(network) => network.head(hidden),
             Network::ContractTransformer(network) => network.head(hidden),
             Network::Transformer(network) => network.head(hidden),
+            Network::ContractMoe(network) => network.head(hidden),
+            Network::Moe(network) => network.head(hidden),
         }
     }
 
@@ -141,6 +159,8 @@ impl Model {
             Network::Rnn(network) => network.cache(self.engine(), rows),
             Network::ContractTransformer(network) => network.cache(self.engine(), rows),
             Network::Transformer(network) => network.cache(self.engine(), rows),
+            Network::ContractMoe(network) => network.cache(self.engine(), rows),
+            Network::Moe(network) => network.cache(self.engine(), rows),
         }
     }
 

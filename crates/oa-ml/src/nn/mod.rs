@@ -9,6 +9,7 @@ pub mod dropout;
 pub mod embedding;
 pub mod linear;
 pub mod mlp;
+pub mod moe;
 pub mod norm;
 pub mod recurrent;
 
@@ -18,6 +19,7 @@ pub use dropout::{Dropout, DropoutPass};
 pub use embedding::Embedding;
 pub use linear::Linear;
 pub use mlp::{GeluMlp, SwiGlu};
+pub use moe::{Moe, MoeConfig, RouterLog};
 pub use norm::{LayerNorm, RmsNorm};
 pub use recurrent::{Rnn, RnnLayer};
 
@@ -26,6 +28,8 @@ pub use recurrent::{Rnn, RnnLayer};
 pub struct Pass<'a> {
     /// Dropout masks of a training step; `None` when evaluating.
     pub dropout: Option<DropoutPass<'a>>,
+    /// Where routers log what they decided; `None` when nobody asks.
+    pub routers: Option<&'a RouterLog>,
     /// Device state of a running generation; `None` when a whole sequence is given.
     pub cache: Option<CachePass<'a>>,
 }

@@ -73,7 +73,7 @@ fn rows_are_generated_as_if_alone() {
 #[test]
 fn a_seed_decides_what_is_sampled() {
     let engine = engine();
-    let [rnn, _, transformer] = small_models();
+    let [rnn, _, transformer, ..] = small_models();
     for config in [rnn, transformer] {
         let model = trained(&engine, config);
         let mut generator = Generator::new(&model).unwrap();

@@ -12,7 +12,10 @@ mod vectors;
 use crate::data::{
     Batch, Batches, ByteTokenizer, DataCursor, TextDataset, TokenView, contract_corpus,
 };
-use crate::model::{ContractTransformerConfig, RnnLmConfig, RopeStyle, TransformerConfig};
+use crate::model::{
+    ContractMoeConfig, ContractTransformerConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
+    TransformerConfig,
+};
 use crate::{Model, ModelConfig, Result, StepInputs};
 use oa_graph::{Engine, Tensor};
 
@@ -51,7 +54,7 @@ fn batches(rows: usize, sequence: usize) -> Batches {
 }
 
 /// A small model of each architecture, with grouped heads, normed queries and dropout somewhere.
-fn small_models() -> [ModelConfig; 3] {
+fn small_models() -> [ModelConfig; 5] {
     let transformer = TransformerConfig {
         width: 16,
         layers: 2,
@@ -75,15 +78,31 @@ fn small_models() -> [ModelConfig; 3] {
             ..ContractTransformerConfig::contract(256)
         }),
         ModelConfig::Transformer(transformer),
+        ModelConfig::ContractMoe(ContractMoeConfig {
+            width: 16,
+            heads: 2,
+            context: 12,
+            ..ContractMoeConfig::contract(256)
+        }),
+        ModelConfig::Moe(MoeLmConfig {
+            width: 16,
+            layers: 2,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 4,
+            experts: 5,
+            top_k: 1,
+            ff: 12,
+            renormalise: false,
+            context: 12,
+            ..Default::default()
+        }),
     ]
 }
 
 /// The forward pass of a training step.
 fn step_of(model: &Model) -> impl FnMut(&StepInputs) -> Result<Tensor> + '_ {
-    |inputs| {
-        let logits = model.forward_training(&inputs.tokens, inputs.dropout())?;
-        inputs.cross_entropy(&logits)
-    }
+    |inputs| inputs.loss(model)
 }
 
 /// Every weight, as bits.

@@ -3,6 +3,7 @@
 use crate::data::Batch;
 use crate::error::Result;
 use crate::loss;
+use crate::model::Model;
 use crate::nn::DropoutPass;
 use oa_graph::{Engine, Tensor};
 
@@ -35,6 +36,22 @@ impl StepInputs {
             Some(inverse) => loss::cross_entropy_share(logits, &self.targets, inverse),
             None => loss::cross_entropy(logits, &self.targets),
         }
+    }
+
+    /// The part's share of the step's loss: the cross-entropy, and what the model's routers add.
+    ///
+    /// # Errors
+    ///
+    /// When the model does not take the tokens.
+    #[track_caller]
+    pub fn loss(&self, model: &Model) -> Result<Tensor> {
+        let (logits, routers) = model.forward_with_losses(&self.tokens, Some(self.dropout()))?;
+        let loss = self.cross_entropy(&logits)?;
+        let Some(routers) = routers else { return Ok(loss) };
+        let Some(inverse) = &self.inverse_count else { return Ok(loss.add(&routers)?) };
+        // Routers see every token, so a part's share is its part of the tokens.
+        let share = routers.reshape([1])?.mul(inverse)?.scale(self.tokens.shape().elems() as f32)?;
+        Ok(loss.add(&share.reshape(loss.shape())?)?)
     }
 
     /// The dropout masks of this part of this step.

@@ -10,7 +10,7 @@ use oa_graph::Tensor;
 use oa_ml::checkpoint::NamedTensor;
 use oa_ml::data::Batch;
 use oa_ml::generate::{Generator, Sampling};
-use oa_ml::model::{Model, ModelConfig, RnnLmConfig, RopeStyle, TransformerConfig};
+use oa_ml::model::{Model, ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle, TransformerConfig};
 use oa_ml::optim::adamw::{AdamW, AdamWConfig};
 use oa_ml::optim::schedule::Schedule;
 use oa_ml::tape::GradientTape;
@@ -59,6 +59,38 @@ pub fn transformer(run: &mut Run) -> Result<()> {
         dropout: 0.0,
     };
     language_model(run, &ModelConfig::Transformer(config))
+}
+
+/// The mixture-of-experts Transformer.
+pub fn moe(run: &mut Run) -> Result<()> {
+    let fixture = run.fixture;
+    let size = |key: &str| fixture.size(key);
+    let longest = |name: &str| -> Result<usize> {
+        Ok(*fixture.shape(name)?.last().context("a tensor with an axis")?)
+    };
+    let config = MoeLmConfig {
+        vocab: size("vocab")?,
+        width: size("d_model")?,
+        layers: size("n_layer")?,
+        heads: size("n_head")?,
+        kv_heads: size("n_kv")?,
+        head_dim: size("d_head")?,
+        experts: size("n_expert")?,
+        top_k: size("top_k")?,
+        ff: size("d_ff")?,
+        renormalise: true,
+        context: longest("in.batches")?.max(longest("i.greedy")?),
+        rope: match fixture.word("rope_layout") {
+            Some("half") => RopeStyle::Half,
+            Some("pair") => RopeStyle::Pair,
+            other => bail!("the rotary layout {other:?} is unknown"),
+        },
+        rope_base: fixture.number("rope_base")?,
+        eps: fixture.number("eps")? as f32,
+        aux_coef: fixture.number("aux_coef")? as f32,
+        z_coef: fixture.number("z_coef")? as f32,
+    };
+    language_model(run, &ModelConfig::Moe(config))
 }
 
 fn language_model(run: &mut Run, config: &ModelConfig) -> Result<()> {
@@ -115,8 +147,11 @@ fn batches(fixture: &Fixture) -> Result<Vec<Batch>> {
 
 /// Logits and gradients before any update.
 fn first_step(run: &mut Run, model: &Model, batch: &Batch) -> Result<()> {
-    let logits = model.forward(&batch.tokens_on(run.engine)?)?;
-    let loss = oa_ml::loss::cross_entropy(&logits, &batch.targets_on(run.engine)?)?;
+    let (logits, routers) = model.forward_with_losses(&batch.tokens_on(run.engine)?, None)?;
+    let mut loss = oa_ml::loss::cross_entropy(&logits, &batch.targets_on(run.engine)?)?;
+    if let Some(routers) = routers {
+        loss = loss.add(&routers)?;
+    }
     GradientTape::new().backward(&loss)?;
     run.output("out.logits", &logits, Tolerance::MODEL)?;
     for gradient in model.parameters().gradients_to_host()? {
@@ -148,9 +183,7 @@ fn trajectory(run: &mut Run, model: &Model, batches: &[Batch]) -> Result<()> {
     let mut session = ItTraining::new_eager(run.engine, &mut optimizer, settings)?;
     for batch in batches {
         ensure!(session.begin_step()?, "the run is shorter than its batches");
-        session.step(std::slice::from_ref(batch), &mut |inputs| {
-            inputs.cross_entropy(&model.forward(&inputs.tokens)?)
-        })?;
+        session.step(std::slice::from_ref(batch), &mut |inputs| inputs.loss(model))?;
     }
     session.finish()?;
     let (losses, norms) = (fixture.f64("f64.losses")?, fixture.f64("f64.grad_norms")?);

@@ -7,6 +7,7 @@ mod block;
 mod contract;
 mod language;
 mod loss;
+mod moe;
 mod op;
 mod optim;
 mod random;
@@ -57,8 +58,10 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("optim_adamw", optim::adamw),
     ("optim_clip_sched", optim::clip_and_schedules),
     ("rng_dropout", random::dropout),
+    ("moe_top", moe::layer),
     ("lm_rnn", language::rnn),
     ("lm_transformer", language::transformer),
+    ("lm_moe", language::moe),
     ("lm_contract_transformer", contract::transformer),
 ];
 

@@ -29,6 +29,10 @@ pub enum Arch {
     ContractTransformer,
     /// The teaching contract's recurrent network, with its fixed sizes.
     ContractRnn,
+    /// Pre-norm decoder whose feed-forward layers are mixtures of SwiGLU experts.
+    Moe,
+    /// The teaching contract's mixture of experts, with its fixed sizes.
+    ContractMoe,
 }
 
 /// How the learning rate moves after the warm-up.
@@ -104,25 +108,32 @@ pub struct Settings {
     /// Width of the residual stream or the embedding [default: 128].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub width: Option<usize>,
-    /// Blocks or recurrent layers [default: transformer 4, rnn 1].
+    /// Blocks or recurrent layers [default: transformer and moe 4, rnn 1].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: Option<usize>,
     /// rnn: width of the hidden state [default: the width].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub hidden: Option<usize>,
-    /// transformer: attention heads [default: 4].
+    /// transformer, moe: attention heads [default: 4].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub heads: Option<usize>,
-    /// transformer: key-value heads [default: as many as heads].
+    /// transformer, moe: key-value heads [default: as many as heads].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub kv_heads: Option<usize>,
-    /// transformer: channels of a head [default: width / heads].
+    /// transformer, moe: channels of a head [default: width / heads].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub head_dim: Option<usize>,
-    /// transformer: width of the feed-forward layer [default: 8/3 of the width, rounded up to 8].
+    /// transformer: width of the feed-forward layer [default: 8/3 of the width, rounded up to 8];
+    /// moe: width of an expert [default: 2/3 of the width, rounded up to 4].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub ff: Option<usize>,
-    /// transformer: channels that rotary positions pair [default: half].
+    /// moe: experts of a block [default: 4].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub experts: Option<usize>,
+    /// moe: experts that a token goes to [default: 2].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub top_k: Option<usize>,
+    /// transformer, moe: channels that rotary positions pair [default: half].
     #[arg(long, value_enum, help_heading = "Model")]
     pub rope: Option<Rope>,
     /// transformer: base of the rotary angles [default: 10000].

@@ -3,7 +3,10 @@
 use super::{Arch, Fall, Order, Rope, ScheduleKind, Settings};
 use crate::failure::{Explain, Failure};
 use oa::ml::data::DataCursor;
-use oa::ml::model::{ContractTransformerConfig, RnnLmConfig, RopeStyle, TransformerConfig};
+use oa::ml::model::{
+    ContractMoeConfig, ContractTransformerConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
+    TransformerConfig,
+};
 use oa::ml::{AdamWConfig, DecayShape, ItTrainingConfig, ModelConfig, Schedule};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -76,6 +79,8 @@ const SIZES: &[&str] = &[
     "tied",
     "dropout",
     "context",
+    "experts",
+    "top-k",
 ];
 
 impl Arch {
@@ -86,6 +91,8 @@ impl Arch {
             Arch::Rnn => "rnn",
             Arch::ContractTransformer => "contract-transformer",
             Arch::ContractRnn => "contract-rnn",
+            Arch::Moe => "moe",
+            Arch::ContractMoe => "contract-moe",
         }
     }
 
@@ -107,13 +114,26 @@ impl Arch {
                 "context",
             ],
             Arch::Rnn => &["width", "layers", "hidden", "context"],
-            Arch::ContractTransformer | Arch::ContractRnn => &[],
+            Arch::Moe => &[
+                "width",
+                "layers",
+                "heads",
+                "kv-heads",
+                "head-dim",
+                "ff",
+                "rope",
+                "rope-base",
+                "context",
+                "experts",
+                "top-k",
+            ],
+            Arch::ContractTransformer | Arch::ContractRnn | Arch::ContractMoe => &[],
         }
     }
 
     fn defaults(self) -> Defaults {
         match self {
-            Arch::ContractTransformer | Arch::ContractRnn => Defaults {
+            Arch::ContractTransformer | Arch::ContractRnn | Arch::ContractMoe => Defaults {
                 context: 16,
                 batch: 64,
                 steps: 300,
@@ -121,7 +141,7 @@ impl Arch {
                 warmup: 0,
                 seed: 20_260_714,
             },
-            Arch::Transformer | Arch::Rnn => {
+            Arch::Transformer | Arch::Rnn | Arch::Moe => {
                 Defaults { context: 64, batch: 12, steps: 200, lr: 0.001, warmup: 20, seed: 0 }
             }
         }
@@ -270,6 +290,32 @@ fn model(settings: &Settings, arch: Arch, context: usize) -> ModelConfig {
             ModelConfig::ContractTransformer(ContractTransformerConfig::contract(BYTES))
         }
         Arch::ContractRnn => ModelConfig::Rnn(RnnLmConfig::contract(BYTES)),
+        Arch::Moe => ModelConfig::Moe(moe(settings, context)),
+        Arch::ContractMoe => ModelConfig::ContractMoe(ContractMoeConfig::contract(BYTES)),
+    }
+}
+
+fn moe(settings: &Settings, context: usize) -> MoeLmConfig {
+    let defaults = MoeLmConfig::default();
+    let width = settings.width.unwrap_or(defaults.width);
+    let heads = settings.heads.unwrap_or(defaults.heads);
+    MoeLmConfig {
+        vocab: BYTES,
+        width,
+        layers: settings.layers.unwrap_or(defaults.layers),
+        heads,
+        kv_heads: settings.kv_heads.unwrap_or(heads),
+        head_dim: settings.head_dim.unwrap_or(width / heads.max(1)),
+        experts: settings.experts.unwrap_or(defaults.experts),
+        top_k: settings.top_k.unwrap_or(defaults.top_k),
+        ff: settings.ff.unwrap_or((width * 2 / 3).next_multiple_of(4)),
+        context,
+        rope: match settings.rope.unwrap_or_default() {
+            Rope::Half => RopeStyle::Half,
+            Rope::Pair => RopeStyle::Pair,
+        },
+        rope_base: settings.rope_base.unwrap_or(defaults.rope_base),
+        ..defaults
     }
 }
 

@@ -201,12 +201,7 @@ impl Run<'_> {
         while !interrupt.asked() && self.training.begin_step().explain(STOPPED)? {
             parts.iter_mut().for_each(|part| self.texts.batches.fill(part));
             let model = self.model;
-            self.training
-                .step(&parts, &mut |inputs| {
-                    let logits = model.forward_training(&inputs.tokens, inputs.dropout())?;
-                    inputs.cross_entropy(&logits)
-                })
-                .explain(STOPPED)?;
+            self.training.step(&parts, &mut |inputs| inputs.loss(model)).explain(STOPPED)?;
             self.pace.step();
             self.report()?;
             let step = self.training.steps_done();
