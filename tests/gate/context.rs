@@ -33,13 +33,20 @@ pub struct Context {
     /// Opens devices as the run was asked to.
     pub lab: Lab,
     engines: Mutex<BTreeMap<Force, Engine>>,
+    /// What the validation layer said to engines that are closed by now.
+    messages: Mutex<Vec<String>>,
     rows: Mutex<Vec<CaseRow>>,
 }
 
 impl Context {
     /// A context without an open device.
     pub fn new(lab: Lab) -> Context {
-        Context { lab, engines: Mutex::default(), rows: Mutex::default() }
+        Context {
+            lab,
+            engines: Mutex::default(),
+            messages: Mutex::default(),
+            rows: Mutex::default(),
+        }
     }
 
     /// The engine with the kernels that the device selects.
@@ -68,7 +75,9 @@ impl Context {
 
     /// Closes every engine, so that a trial which looks at memory sees only its own.
     pub fn close_engines(&self) {
+        let said = self.validation_messages();
         lock(&self.engines).clear();
+        lock(&self.messages).extend(said);
     }
 
     /// What a report says of the device; opens it when no trial has.
@@ -81,10 +90,12 @@ impl Context {
         std::mem::take(&mut *lock(&self.rows))
     }
 
-    /// Messages of the validation layer since the last call, over all open engines.
+    /// Messages of the validation layer since the last call, over all engines.
     pub fn validation_messages(&self) -> Vec<String> {
+        let mut messages = std::mem::take(&mut *lock(&self.messages));
         let engines = lock(&self.engines);
-        engines.values().flat_map(|engine| engine.gpu().validation_messages()).collect()
+        messages.extend(engines.values().flat_map(|engine| engine.gpu().validation_messages()));
+        messages
     }
 }
 

@@ -43,7 +43,12 @@ fn list(context: &Arc<Context>, suite: &'static str, large: bool) -> Vec<Trial> 
                 None => format!("{suite}/{}", op.name),
             };
             let body = move |context: &Context, checks: &mut Checks| {
-                check(context, checks, op, variant, large)
+                let outcome = check(context, checks, op, variant, large);
+                if large {
+                    // An engine keeps plans and buffers for the next turn: gigabytes by now.
+                    context.close_engines();
+                }
+                outcome
             };
             trials.push(trial(context, name, body));
         }
