@@ -28,9 +28,10 @@ pub const SEED: u64 = 20_260_714;
 pub const STEPS: u64 = 300;
 
 /// The contract models that this engine has, by name.
-pub fn models() -> [(&'static str, ModelConfig); 2] {
+pub fn models() -> [(&'static str, ModelConfig); 3] {
     [
         ("rnn", ModelConfig::Rnn(RnnLmConfig::contract(256))),
+        ("gru", ModelConfig::Gru(RnnLmConfig::contract(256))),
         ("transformer", ModelConfig::ContractTransformer(ContractTransformerConfig::contract(256))),
     ]
 }

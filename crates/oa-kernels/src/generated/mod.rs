@@ -17,11 +17,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "be8d79814b794647";
+pub const LOCK_HASH: &str = "25a3cc307e7d9f44";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 120] = [
+pub static REGISTRY: [Variant; 124] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -142,4 +142,8 @@ pub static REGISTRY: [Variant; 120] = [
     recurrent::FORWARD,
     recurrent::BACKWARD_CPU,
     recurrent::BACKWARD,
+    recurrent::GRU_FORWARD_CPU,
+    recurrent::GRU_FORWARD,
+    recurrent::GRU_BACKWARD_CPU,
+    recurrent::GRU_BACKWARD,
 ];

@@ -19,7 +19,7 @@ pub use embedding::Embedding;
 pub use linear::Linear;
 pub use mlp::{GeluMlp, SwiGlu};
 pub use norm::{LayerNorm, RmsNorm};
-pub use recurrent::{Rnn, RnnLayer};
+pub use recurrent::{Cell, Rnn, RnnLayer};
 
 /// What a forward pass is for; the default is plain evaluation.
 #[derive(Clone, Copy, Default)]

@@ -51,7 +51,7 @@ fn batches(rows: usize, sequence: usize) -> Batches {
 }
 
 /// A small model of each architecture, with grouped heads, normed queries and dropout somewhere.
-fn small_models() -> [ModelConfig; 3] {
+fn small_models() -> [ModelConfig; 4] {
     let transformer = TransformerConfig {
         width: 16,
         layers: 2,
@@ -75,6 +75,7 @@ fn small_models() -> [ModelConfig; 3] {
             ..ContractTransformerConfig::contract(256)
         }),
         ModelConfig::Transformer(transformer),
+        ModelConfig::Gru(RnnLmConfig { vocab: 256, width: 8, hidden: 12, layers: 2 }),
     ]
 }
 

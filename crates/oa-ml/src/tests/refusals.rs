@@ -103,7 +103,7 @@ fn a_loss_that_depends_on_no_parameter_is_refused() {
 #[test]
 fn a_sequence_beyond_the_context_is_refused() {
     let engine = engine();
-    let [_, contract, transformer] = small_models();
+    let [_, contract, transformer, _] = small_models();
     for config in [contract, transformer] {
         let model = config.build(&engine, 1).unwrap();
         let tokens = engine.tensor_u32([1, 13], &[0; 13]).unwrap();
@@ -133,7 +133,7 @@ fn tensors_that_do_not_fit_change_nothing() {
         "tensor `head_b` has shape [2, 128] and 256 elements, the model's has shape [256]"
     );
     assert_eq!(bits(&model), before);
-    let [_, contract, _] = small_models();
+    let [_, contract, ..] = small_models();
     let checkpoint = crate::Checkpoint {
         model: contract,
         tokenizer: crate::data::TokenizerConfig::Byte,

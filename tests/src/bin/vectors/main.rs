@@ -53,11 +53,13 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("op_attention", op::attention),
     ("attn_block", block::attention),
     ("rnn_elman", block::elman),
+    ("rnn_gru", block::gru),
     ("loss_cross_entropy", loss::cross_entropy),
     ("optim_adamw", optim::adamw),
     ("optim_clip_sched", optim::clip_and_schedules),
     ("rng_dropout", random::dropout),
     ("lm_rnn", language::rnn),
+    ("lm_gru", language::gru),
     ("lm_transformer", language::transformer),
     ("lm_contract_transformer", contract::transformer),
 ];

@@ -25,10 +25,14 @@ pub enum Arch {
     Transformer,
     /// Elman network.
     Rnn,
+    /// Gated recurrent units.
+    Gru,
     /// The teaching contract's Transformer, with its fixed sizes.
     ContractTransformer,
     /// The teaching contract's recurrent network, with its fixed sizes.
     ContractRnn,
+    /// The teaching contract's network of gated recurrent units, with its fixed sizes.
+    ContractGru,
 }
 
 /// How the learning rate moves after the warm-up.
@@ -104,10 +108,10 @@ pub struct Settings {
     /// Width of the residual stream or the embedding [default: 128].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub width: Option<usize>,
-    /// Blocks or recurrent layers [default: transformer 4, rnn 1].
+    /// Blocks or recurrent layers [default: transformer 4, rnn and gru 1].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: Option<usize>,
-    /// rnn: width of the hidden state [default: the width].
+    /// rnn, gru: width of the hidden state [default: the width].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub hidden: Option<usize>,
     /// transformer: attention heads [default: 4].

@@ -84,8 +84,10 @@ impl Arch {
         match self {
             Arch::Transformer => "transformer",
             Arch::Rnn => "rnn",
+            Arch::Gru => "gru",
             Arch::ContractTransformer => "contract-transformer",
             Arch::ContractRnn => "contract-rnn",
+            Arch::ContractGru => "contract-gru",
         }
     }
 
@@ -106,14 +108,14 @@ impl Arch {
                 "dropout",
                 "context",
             ],
-            Arch::Rnn => &["width", "layers", "hidden", "context"],
-            Arch::ContractTransformer | Arch::ContractRnn => &[],
+            Arch::Rnn | Arch::Gru => &["width", "layers", "hidden", "context"],
+            Arch::ContractTransformer | Arch::ContractRnn | Arch::ContractGru => &[],
         }
     }
 
     fn defaults(self) -> Defaults {
         match self {
-            Arch::ContractTransformer | Arch::ContractRnn => Defaults {
+            Arch::ContractTransformer | Arch::ContractRnn | Arch::ContractGru => Defaults {
                 context: 16,
                 batch: 64,
                 steps: 300,
@@ -121,7 +123,7 @@ impl Arch {
                 warmup: 0,
                 seed: 20_260_714,
             },
-            Arch::Transformer | Arch::Rnn => {
+            Arch::Transformer | Arch::Rnn | Arch::Gru => {
                 Defaults { context: 64, batch: 12, steps: 200, lr: 0.001, warmup: 20, seed: 0 }
             }
         }
@@ -257,19 +259,23 @@ fn model(settings: &Settings, arch: Arch, context: usize) -> ModelConfig {
                 ..defaults
             })
         }
-        Arch::Rnn => {
-            let width = settings.width.unwrap_or(128);
-            ModelConfig::Rnn(RnnLmConfig {
-                vocab: BYTES,
-                width,
-                hidden: settings.hidden.unwrap_or(width),
-                layers: settings.layers.unwrap_or(1),
-            })
-        }
+        Arch::Rnn => ModelConfig::Rnn(recurrent(settings)),
+        Arch::Gru => ModelConfig::Gru(recurrent(settings)),
         Arch::ContractTransformer => {
             ModelConfig::ContractTransformer(ContractTransformerConfig::contract(BYTES))
         }
         Arch::ContractRnn => ModelConfig::Rnn(RnnLmConfig::contract(BYTES)),
+        Arch::ContractGru => ModelConfig::Gru(RnnLmConfig::contract(BYTES)),
+    }
+}
+
+fn recurrent(settings: &Settings) -> RnnLmConfig {
+    let width = settings.width.unwrap_or(128);
+    RnnLmConfig {
+        vocab: BYTES,
+        width,
+        hidden: settings.hidden.unwrap_or(width),
+        layers: settings.layers.unwrap_or(1),
     }
 }
 
