@@ -76,7 +76,7 @@ fn render(
         .build_cartesian_2d(steps, losses)?;
     chart
         .configure_mesh()
-        .light_line_style(WHITE)
+        .max_light_lines(0)
         .x_label_formatter(&|step| format!("{step:.0}"))
         .y_label_formatter(&|loss| format!("{loss:.2}"))
         .x_desc("step")

@@ -1,8 +1,8 @@
 //! Rows of a table by id, and rotary embedding by position.
 //!
-//! Ids and positions are data on the device: one outside its table gives NaN in the forward, so that
-//! a loss shows it, and is left out of the gradient of the table. The gradient sums tokens without
-//! atomics, in an order that depends on sizes only.
+//! Ids and positions are data on the device: one outside its table gives NaN in the forward, so
+//! that a loss shows it, and is left out of the gradient of the table. The gradient sums tokens
+//! without atomics, in an order that depends on sizes only.
 
 use super::activation::FIRST_ORDER;
 use super::reduce::sum;
@@ -59,8 +59,8 @@ pub static ROPE: OpDef = OpDef {
     in_place: None,
 };
 
-/// Derivative of [`ROPE`] with respect to the (cos, sin) pairs of each time step. Integer attributes:
-/// layout, 1 for the inverse turn, number of pairs.
+/// Derivative of [`ROPE`] with respect to the (cos, sin) pairs of each time step. Integer
+/// attributes: layout, 1 for the inverse turn, number of pairs.
 pub static ROPE_BACKWARD_TABLE: OpDef = OpDef {
     name: "rope_backward_table",
     doc: "Sums over batch and heads of `dy0 x0 + dy1 x1` (cosines) and `dy1 x0 - dy0 x1` (sines).",
@@ -85,9 +85,9 @@ pub enum RopeLayout {
     Half,
 }
 
-/// The table `[max_positions, angles, 2]` of (cosine, sine) for [`Tensor::rope`]: angle `i` of position
-/// `p` is `p base^(-2i/dim)`. Computed in double precision, since the f32 product of a position and a
-/// frequency is already off by 1e-4 at position 4,095.
+/// The table `[max_positions, angles, 2]` of (cosine, sine) for [`Tensor::rope`]: angle `i` of
+/// position `p` is `p base^(-2i/dim)`. Computed in double precision, since the f32 product of a
+/// position and a frequency is already off by 1e-4 at position 4,095.
 pub fn rope_table(max_positions: usize, angles: usize, dim: usize, base: f64) -> Vec<f32> {
     let mut table = Vec::with_capacity(max_positions * angles * 2);
     for position in 0..max_positions {
@@ -136,7 +136,8 @@ fn launch_embedding(call: &OpCall, variant: &Variant) -> Launch {
     launch::elements(call.outputs[0].shape.elems(), &sizes, variant)
 }
 
-/// Portable: a workgroup per vocabulary row and tile of columns. cpu: a workgroup per eight columns.
+/// Portable: a workgroup per vocabulary row and tile of columns. cpu: a workgroup per eight
+/// columns.
 fn launch_embedding_backward(call: &OpCall, variant: &Variant) -> Launch {
     let (tokens, width) = (call.inputs[1].shape.elems(), call.inputs[0].shape.last());
     let rows = call.attrs.int[0] as usize;
@@ -189,7 +190,8 @@ fn channels(layout: u32, pair: usize, dim: usize) -> (usize, usize) {
 }
 
 fn infer_rope(call: &OpCall) -> Inferred {
-    let expected = "x [B, T, heads, dim], table [positions, pairs, 2] with at most dim/2 pairs, all f32, and u32 positions [T]";
+    let expected = "x [B, T, heads, dim], table [positions, pairs, 2] with at most dim/2 pairs, \
+                    all f32, and u32 positions [T]";
     let [x, table, positions] = call.inputs else { return refuse(call, expected) };
     let floats = x.dtype == DType::F32 && table.dtype == DType::F32;
     match (x.shape.dims(), table.shape.dims(), positions.shape.dims()) {
@@ -322,8 +324,8 @@ fn rope_backward_table_reference(dy: &HostTensor, x: &HostTensor, attrs: &Attrs)
 }
 
 impl Tensor {
-    /// Rows of this table `[V, D]`: u32 `ids` of at most three dimensions `[..]` give `[.., D]`. An id
-    /// outside the table gives a row of NaN.
+    /// Rows of this table `[V, D]`: u32 `ids` of at most three dimensions `[..]` give `[.., D]`. An
+    /// id outside the table gives a row of NaN.
     ///
     /// # Errors
     ///

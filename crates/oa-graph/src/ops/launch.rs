@@ -13,6 +13,14 @@ const LANES: usize = 128;
 /// Columns that a workgroup of a column kernel covers.
 const COLUMNS: usize = 8;
 
+/// Longest row that a team of one subgroup works on; longer ones need more lanes.
+const SHORT_ROW: usize = 1024;
+
+/// The family for rows of `cols` elements: `short`, which has a subgroup variant, or `long`.
+pub fn by_row_length(cols: usize, short: &'static str, long: &'static str) -> &'static str {
+    if cols <= SHORT_ROW { short } else { long }
+}
+
 /// One lane per element, several elements per lane: `push` is the element count, then `rest`.
 /// `tile[0]` is the number of elements of a workgroup.
 pub fn elements(count: usize, rest: &[u32], variant: &Variant) -> Launch {
@@ -22,12 +30,12 @@ pub fn elements(count: usize, rest: &[u32], variant: &Variant) -> Launch {
 }
 
 /// One team of lanes per row: `push` is rows, columns and lanes of a team, then `rest`.
-/// A cpu workgroup covers `tile[0]` rows, a portable one as many as it has teams.
+/// A cpu or subgroup workgroup covers `tile[0]` rows, a portable one as many as it has teams.
 pub fn rows(rows: usize, cols: usize, rest: &[u32], variant: &Variant) -> Launch {
     let team = team(cols);
     let covered = match variant.class {
-        Class::Cpu => variant.tile[0] as usize,
-        Class::Subgroup | Class::Portable => LANES / team,
+        Class::Cpu | Class::Subgroup => variant.tile[0] as usize,
+        Class::Portable => LANES / team,
     };
     let mut push = vec![rows as u32, cols as u32, team as u32];
     push.extend(rest);

@@ -17,6 +17,8 @@ use crate::value::Tensor;
 use oa_kernels::{Class, DType, Variant};
 
 mod sample;
+#[cfg(test)]
+mod tests;
 
 /// Rows that one workgroup averages at most; above, the rows are summed in parts.
 const MEAN_ROWS: usize = 16_384;
@@ -26,7 +28,7 @@ pub static LOG_SUM_EXP: OpDef = OpDef {
     name: "log_sum_exp",
     doc: "Per row over the last axis: `log sum exp(x)` and the mean.",
     infer: infer_log_sum_exp,
-    lower: Lower::Kernel { family: |_| "log_sum_exp", launch: launch_rows },
+    lower: Lower::Kernel { family: log_sum_exp_family, launch: launch_rows },
     backward: Backward::None("the loss ops differentiate their logits directly"),
     reference: |x, _| log_sum_exp_reference(&x[0]),
     samples: sample::log_sum_exp,
@@ -34,11 +36,12 @@ pub static LOG_SUM_EXP: OpDef = OpDef {
     in_place: None,
 };
 
-/// Mean cross-entropy over the valid rows, and one over their number. Integer attribute: the ignored
-/// target. Float attributes: smoothing, z-loss coefficient.
+/// Mean cross-entropy over the valid rows, and one over their number. Integer attribute: the
+/// ignored target. Float attributes: smoothing, z-loss coefficient.
 pub static CROSS_ENTROPY: OpDef = OpDef {
     name: "cross_entropy",
-    doc: "Mean over valid rows of `(1-e)(lse - l_target) + e(lse - mean(l)) + c lse^2`; also returns one over their number.",
+    doc: "Mean over valid rows of `(1-e)(lse - l_target) + e(lse - mean(l)) + c lse^2`; \
+          also returns one over their number.",
     infer: infer_cross_entropy,
     lower: Lower::Kernel { family: |_| "cross_entropy", launch: launch_cross_entropy },
     backward: Backward::Rule(cross_entropy_rule),
@@ -52,8 +55,8 @@ pub static CROSS_ENTROPY: OpDef = OpDef {
     in_place: None,
 };
 
-/// Cross-entropy times a given inverse count, summed in parts. Integer attributes: the ignored target,
-/// rows of a part. Float attributes: smoothing, z-loss coefficient.
+/// Cross-entropy times a given inverse count, summed in parts. Integer attributes: the ignored
+/// target, rows of a part. Float attributes: smoothing, z-loss coefficient.
 pub static CROSS_ENTROPY_SCALED: OpDef = OpDef {
     name: "cross_entropy_scaled",
     doc: "Sums over parts of rows of the cross-entropy times a given inverse count.",
@@ -71,9 +74,9 @@ pub static CROSS_ENTROPY_SCALED: OpDef = OpDef {
     in_place: None,
 };
 
-/// Derivative of the cross-entropy with respect to the logits. Integer attributes: the ignored target,
-/// rows of a part. Float attributes: weight of the target, weight of every class, twice the z-loss
-/// coefficient.
+/// Derivative of the cross-entropy with respect to the logits. Integer attributes: the ignored
+/// target, rows of a part. Float attributes: weight of the target, weight of every class, twice the
+/// z-loss coefficient.
 pub static CROSS_ENTROPY_BACKWARD: OpDef = OpDef {
     name: "cross_entropy_backward",
     doc: "`dlogits = dloss inverse (p (1 + 2c lse) - (1-e) onehot - e/V)`; ignored rows give 0.",
@@ -218,6 +221,10 @@ fn infer_cross_entropy_backward(call: &OpCall) -> Inferred {
     }
 }
 
+fn log_sum_exp_family(call: &OpCall) -> &'static str {
+    launch::by_row_length(call.inputs[0].shape.last(), "log_sum_exp", "log_sum_exp_long")
+}
+
 fn launch_rows(call: &OpCall, variant: &Variant) -> Launch {
     let x = call.inputs[0].shape;
     launch::rows(x.rows(), x.last(), &[], variant)
@@ -323,7 +330,8 @@ fn log_sum_exp_reference(x: &HostTensor) -> Vec<HostTensor> {
     ]
 }
 
-/// The loss of each row, from the logits alone; 0 for ignored rows, NaN for a target that is no class.
+/// The loss of each row, from the logits alone; 0 for ignored rows, NaN for a target that is no
+/// class.
 fn row_losses(logits: &HostTensor, targets: &HostTensor, attrs: &Attrs) -> Vec<f64> {
     let [smoothing, z, ..] = attrs.float.map(f64::from);
     let rows = logits.data.chunks(logits.shape().last()).zip(&targets.data);
@@ -372,8 +380,8 @@ fn correct_rows_reference(logits: &HostTensor, targets: &HostTensor, attrs: &Att
 }
 
 impl Tensor {
-    /// Mean cross-entropy in nats of these logits `[.., V]` over the rows whose target is not ignored;
-    /// 0 when there are none. `targets` is i32 with one element per row.
+    /// Mean cross-entropy in nats of these logits `[.., V]` over the rows whose target is not
+    /// ignored; 0 when there are none. `targets` is i32 with one element per row.
     ///
     /// # Errors
     ///
@@ -411,8 +419,8 @@ impl Tensor {
         if parts.shape().elems() == 1 { parts.reshape(Shape::SCALAR) } else { parts.sum() }
     }
 
-    /// One over the number of these i32 targets that are not `ignore`, as f32 `[1]`; 0 when there are
-    /// none.
+    /// One over the number of these i32 targets that are not `ignore`, as f32 `[1]`; 0 when there
+    /// are none.
     ///
     /// # Errors
     ///
@@ -422,8 +430,8 @@ impl Tensor {
         Tensor::record1(&INVERSE_COUNT, Attrs::ints(&[ignore as u32]), &[self])
     }
 
-    /// Per row of these logits `[.., V]`: 1 where the largest one is the row's target, else 0. Ties go
-    /// to the lower index; rows whose target is -100 give 0.
+    /// Per row of these logits `[.., V]`: 1 where the largest one is the row's target, else 0. Ties
+    /// go to the lower index; rows whose target is -100 give 0.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ pub static RMS_NORM: OpDef = OpDef {
     name: "rms_norm",
     doc: "`y = gain x r` over the last axis with `r = 1/sqrt(mean(x^2) + eps)`; also returns `r`.",
     infer: infer_rms_norm,
-    lower: Lower::Kernel { family: |_| "rms_norm", launch: launch_forward },
+    lower: Lower::Kernel { family: rms_norm_family, launch: launch_forward },
     backward: Backward::Rule(rms_norm_rule),
     reference: rms_norm_reference,
     samples: rms_norm_samples,
@@ -34,7 +34,7 @@ pub static RMS_NORM_BACKWARD: OpDef = OpDef {
     name: "rms_norm_backward",
     doc: "`dx = r (u - x r^2 mean(u x))` with `u = dy gain`.",
     infer: infer_rms_norm_backward,
-    lower: Lower::Kernel { family: |_| "rms_norm_backward", launch: launch_backward },
+    lower: Lower::Kernel { family: rms_norm_backward_family, launch: launch_backward },
     backward: Backward::None(FIRST_ORDER),
     reference: rms_norm_backward_reference,
     samples: rms_norm_backward_samples,
@@ -42,7 +42,8 @@ pub static RMS_NORM_BACKWARD: OpDef = OpDef {
     in_place: None,
 };
 
-/// Derivative of [`RMS_NORM`] with respect to the gain, in parts. Integer attribute: rows of a part.
+/// Derivative of [`RMS_NORM`] with respect to the gain, in parts. Integer attribute: rows of a
+/// part.
 pub static RMS_NORM_BACKWARD_GAIN: OpDef = OpDef {
     name: "rms_norm_backward_gain",
     doc: "`dgain[p, c]`: the sum of `dy x r` over the rows of part `p`.",
@@ -59,9 +60,10 @@ pub static RMS_NORM_BACKWARD_GAIN: OpDef = OpDef {
 /// attribute: eps.
 pub static LAYER_NORM: OpDef = OpDef {
     name: "layer_norm",
-    doc: "`y = gain (x - mean) r + bias` over the last axis, `r = 1/sqrt(var + eps)`; also returns `mean` and `r`.",
+    doc: "`y = gain (x - mean) r + bias` over the last axis, `r = 1/sqrt(var + eps)`; \
+          also returns `mean` and `r`.",
     infer: infer_layer_norm,
-    lower: Lower::Kernel { family: |_| "layer_norm", launch: launch_forward },
+    lower: Lower::Kernel { family: layer_norm_family, launch: launch_forward },
     backward: Backward::Rule(layer_norm_rule),
     reference: layer_norm_reference,
     samples: layer_norm_samples,
@@ -74,7 +76,7 @@ pub static LAYER_NORM_BACKWARD: OpDef = OpDef {
     name: "layer_norm_backward",
     doc: "`dx = r (u - mean(u) - xh mean(u xh))` with `u = dy gain`, `xh = (x - mean) r`.",
     infer: infer_layer_norm_backward,
-    lower: Lower::Kernel { family: |_| "layer_norm_backward", launch: launch_backward },
+    lower: Lower::Kernel { family: layer_norm_backward_family, launch: launch_backward },
     backward: Backward::None(FIRST_ORDER),
     reference: layer_norm_backward_reference,
     samples: layer_norm_backward_samples,
@@ -82,11 +84,12 @@ pub static LAYER_NORM_BACKWARD: OpDef = OpDef {
     in_place: None,
 };
 
-/// Derivatives of [`LAYER_NORM`] with respect to gain and bias, in parts. Integer attribute: rows of
-/// a part.
+/// Derivatives of [`LAYER_NORM`] with respect to gain and bias, in parts. Integer attribute: rows
+/// of a part.
 pub static LAYER_NORM_BACKWARD_AFFINE: OpDef = OpDef {
     name: "layer_norm_backward_affine",
-    doc: "Sums over the rows of part `p`: `dgain[p, c]` of `dy (x - mean) r`, `dbias[p, c]` of `dy`.",
+    doc: "Sums over the rows of part `p`: `dgain[p, c]` of `dy (x - mean) r`, \
+          `dbias[p, c]` of `dy`.",
     infer: infer_layer_norm_affine,
     lower: Lower::Kernel { family: |_| "layer_norm_backward_affine", launch: launch_parts },
     backward: Backward::None(FIRST_ORDER),
@@ -184,6 +187,30 @@ fn infer_layer_norm_affine(call: &OpCall) -> Inferred {
         }
         _ => refuse(call, expected),
     }
+}
+
+fn rms_norm_family(call: &OpCall) -> &'static str {
+    launch::by_row_length(call.inputs[0].shape.last(), "rms_norm", "rms_norm_long")
+}
+
+fn rms_norm_backward_family(call: &OpCall) -> &'static str {
+    launch::by_row_length(
+        call.inputs[0].shape.last(),
+        "rms_norm_backward",
+        "rms_norm_backward_long",
+    )
+}
+
+fn layer_norm_family(call: &OpCall) -> &'static str {
+    launch::by_row_length(call.inputs[0].shape.last(), "layer_norm", "layer_norm_long")
+}
+
+fn layer_norm_backward_family(call: &OpCall) -> &'static str {
+    launch::by_row_length(
+        call.inputs[0].shape.last(),
+        "layer_norm_backward",
+        "layer_norm_backward_long",
+    )
 }
 
 fn launch_forward(call: &OpCall, variant: &Variant) -> Launch {
@@ -290,8 +317,8 @@ impl Tensor {
         Tensor::record1(&RMS_NORM, Attrs::floats(&[eps]), &[self, gain])
     }
 
-    /// Layer norm over the last axis: `gain (x - mean) / sqrt(var + eps) + bias` with the population
-    /// variance; `gain` and `bias` are `[C]`.
+    /// Layer norm over the last axis: `gain (x - mean) / sqrt(var + eps) + bias` with the
+    /// population variance; `gain` and `bias` are `[C]`.
     ///
     /// # Errors
     ///

@@ -135,7 +135,8 @@ pub static AFFINE: OpDef = OpDef {
 /// elements of y. Float attribute: alpha.
 pub static EXPAND: OpDef = OpDef {
     name: "expand",
-    doc: "Repeats elements, the transpose of a sum: `y[i] = alpha x[(i / outer) inner + i % inner]`.",
+    doc: "Repeats elements, the transpose of a sum: \
+          `y[i] = alpha x[(i / outer) inner + i % inner]`.",
     infer: infer_expand,
     lower: Lower::Kernel { family: |_| "expand", launch: launch_expand },
     backward: Backward::Rule(expand_backward),

@@ -25,7 +25,7 @@ pub static ROW_SUM: OpDef = OpDef {
     name: "row_sum",
     doc: "Sums of consecutive elements: `y[r] = alpha sum of x[r chunk .. (r + 1) chunk]`.",
     infer: infer_row_sum,
-    lower: Lower::Kernel { family: |_| "row_sum", launch: launch_row_sum },
+    lower: Lower::Kernel { family: row_sum_family, launch: launch_row_sum },
     backward: Backward::Rule(|g| {
         let [chunk, ..] = g.attrs.int;
         let parts = (chunk as usize, 1);
@@ -109,6 +109,11 @@ fn infer_row_sum(call: &OpCall) -> Inferred {
         }
         _ => refuse(call, "one f32 value and parts of at least one element"),
     }
+}
+
+fn row_sum_family(call: &OpCall) -> &'static str {
+    let cols = (call.attrs.int[0] as usize).min(call.inputs[0].shape.elems());
+    launch::by_row_length(cols, "row_sum", "row_sum_long")
 }
 
 fn launch_row_sum(call: &OpCall, variant: &Variant) -> Launch {
@@ -310,4 +315,48 @@ fn argmax_samples() -> Vec<Sample> {
         Sample::later(move || sample(signed([131_073, 129], 207))),
     ]);
     samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::{grad, oracle};
+
+    /// What is left of the input's total, and the gradient of that with respect to the input.
+    fn check(shape: Shape, reduce: fn(&Tensor) -> Result<Tensor>) -> (f64, Vec<f64>) {
+        let graph = Graph::detached();
+        let data = uniform(shape, 0.0, 1.0, 9);
+        let x = graph.host(data.spec, data.to_bytes().into()).unwrap();
+        let y = reduce(&x).unwrap();
+        let seed = graph.filled_f32(y.shape(), 1.0).unwrap();
+        let dx = grad::gradients(&[(&y, &seed)], &[&x]).unwrap().remove(0).unwrap();
+        assert_eq!(dx.shape(), shape);
+        let found = oracle::evaluate(&[&y, &dx]);
+        (sum(&found[0].data) / sum(&data.data), found[1].data.clone())
+    }
+
+    #[test]
+    fn a_total_of_any_length_is_a_tree() {
+        for n in [1, 127, 129, SUM_CHUNK, SUM_CHUNK + 1, 3 * SUM_CHUNK + 5] {
+            let (ratio, gradient) = check([n].into(), Tensor::sum);
+            assert!((ratio - 1.0).abs() < 1.0e-12, "the sum of {n} elements is off by {ratio}");
+            assert!(gradient.iter().all(|&g| g == 1.0), "{n} elements");
+            let (ratio, gradient) = check([n].into(), Tensor::mean);
+            let each = 1.0 / n as f64;
+            assert!((ratio / each - 1.0).abs() < 1.0e-6, "the mean of {n} elements");
+            assert!(gradient.iter().all(|&g| (g / each - 1.0).abs() < 1.0e-6), "{n} elements");
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_keep_the_total() {
+        for shape in [[1, 1], [ROW_CHUNK + 1, 3], [3 * ROW_CHUNK, 2], [2, 129]] {
+            for reduce in [Tensor::sum_rows, Tensor::sum_cols] {
+                let (ratio, gradient) = check(shape.into(), reduce);
+                assert!((ratio - 1.0).abs() < 1.0e-12, "{shape:?} is off by {ratio}");
+                assert!(gradient.iter().all(|&g| g == 1.0), "{shape:?}");
+            }
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! Random numbers from counters, and dropout.
 //!
-//! Philox 4x32-10: the key is the seed, the counter is (block, stream, step), element `i` of a stream is
-//! word `i % 4` of block `i / 4`. Nothing is stored and any tiling draws the same numbers, so the
-//! backward of dropout draws its mask again. The step is a value on the device: a captured plan draws
-//! new numbers at each replay.
+//! Philox 4x32-10: the key is the seed, the counter is (block, stream, step), element `i` of a
+//! stream is word `i % 4` of block `i / 4`. Nothing is stored and any tiling draws the same
+//! numbers, so the backward of dropout draws its mask again. The step is a value on the device: a
+//! captured plan draws new numbers at each replay.
 
 use super::rule::{Inferred, refuse};
 use super::sample::{Sample, elements_past_f32, ragged, uniform as uniform_sample};
@@ -240,8 +240,8 @@ fn dropout_reference(x: &HostTensor, step: &HostTensor, attrs: &Attrs) -> HostTe
 }
 
 impl Tensor {
-    /// Dropout: each element is kept with probability `1 - p` and then divided by it. The mask is that
-    /// of `stream` (one per dropout site) at the step that `step` (u32 `[1]`) holds.
+    /// Dropout: each element is kept with probability `1 - p` and then divided by it. The mask is
+    /// that of `stream` (one per dropout site) at the step that `step` (u32 `[1]`) holds.
     ///
     /// # Errors
     ///

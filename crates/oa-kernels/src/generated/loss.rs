@@ -21,12 +21,63 @@ pub(super) const LOG_SUM_EXP_CPU: Variant = Variant {
     tile: [32, 1, 1],
 };
 
+/// Entry `log_sum_exp_subgroup` of `loss/log_sum_exp.slang`.
+pub(super) const LOG_SUM_EXP_SUBGROUP: Variant = Variant {
+    family: "log_sum_exp",
+    name: "loss/log_sum_exp_subgroup",
+    class: Class::Subgroup,
+    spirv: include_bytes!("../../spv/loss/log_sum_exp_subgroup.spv"),
+    spv_hash: "17cdfa63aaf0c992",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_ARITHMETIC).union(Caps::SUBGROUP_BALLOT),
+    shared_bytes: 1536,
+    local_size: [32, 1, 1],
+    buffers: 3,
+    writes: 0b110,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
 /// Entry `log_sum_exp_portable` of `loss/log_sum_exp.slang`.
 pub(super) const LOG_SUM_EXP: Variant = Variant {
     family: "log_sum_exp",
     name: "loss/log_sum_exp",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/loss/log_sum_exp.spv"),
+    spv_hash: "d91c519bc4900978",
+    needs: Caps::NONE,
+    shared_bytes: 1536,
+    local_size: [128, 1, 1],
+    buffers: 3,
+    writes: 0b110,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `log_sum_exp_cpu` of `loss/log_sum_exp.slang`.
+pub(super) const LOG_SUM_EXP_LONG_CPU: Variant = Variant {
+    family: "log_sum_exp_long",
+    name: "loss/log_sum_exp_long_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/loss/log_sum_exp_long_cpu.spv"),
+    spv_hash: "51fc136da1d1faf3",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 3,
+    writes: 0b110,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `log_sum_exp_portable` of `loss/log_sum_exp.slang`.
+pub(super) const LOG_SUM_EXP_LONG: Variant = Variant {
+    family: "log_sum_exp_long",
+    name: "loss/log_sum_exp_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/loss/log_sum_exp_long.spv"),
     spv_hash: "d91c519bc4900978",
     needs: Caps::NONE,
     shared_bytes: 1536,

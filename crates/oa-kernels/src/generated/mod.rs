@@ -17,11 +17,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "25a3cc307e7d9f44";
+pub const LOCK_HASH: &str = "2a033c34ba8d556e";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 124] = [
+pub static REGISTRY: [Variant; 142] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -67,21 +67,36 @@ pub static REGISTRY: [Variant; 124] = [
     pointwise_2::SWIGLU_GATE_BACKWARD_CPU,
     pointwise_2::SWIGLU_GATE_BACKWARD,
     reduce::ROW_SUM_CPU,
+    reduce::ROW_SUM_SUBGROUP,
     reduce::ROW_SUM,
+    reduce::ROW_SUM_LONG_CPU,
+    reduce::ROW_SUM_LONG,
     reduce::COLUMN_SUM_CPU,
     reduce::COLUMN_SUM,
     reduce::ARGMAX_CPU,
     reduce::ARGMAX,
     norm::RMS_NORM_CPU,
+    norm::RMS_NORM_SUBGROUP,
     norm::RMS_NORM,
+    norm::RMS_NORM_LONG_CPU,
+    norm::RMS_NORM_LONG,
     norm::RMS_NORM_BACKWARD_CPU,
+    norm::RMS_NORM_BACKWARD_SUBGROUP,
     norm::RMS_NORM_BACKWARD,
+    norm::RMS_NORM_BACKWARD_LONG_CPU,
+    norm::RMS_NORM_BACKWARD_LONG,
     norm::RMS_NORM_BACKWARD_GAIN_CPU,
     norm::RMS_NORM_BACKWARD_GAIN,
     norm::LAYER_NORM_CPU,
+    norm::LAYER_NORM_SUBGROUP,
     norm::LAYER_NORM,
+    norm::LAYER_NORM_LONG_CPU,
+    norm::LAYER_NORM_LONG,
     norm::LAYER_NORM_BACKWARD_CPU,
+    norm::LAYER_NORM_BACKWARD_SUBGROUP,
     norm::LAYER_NORM_BACKWARD,
+    norm::LAYER_NORM_BACKWARD_LONG_CPU,
+    norm::LAYER_NORM_BACKWARD_LONG,
     norm::LAYER_NORM_BACKWARD_AFFINE_CPU,
     norm::LAYER_NORM_BACKWARD_AFFINE,
     layout::NARROW_CPU,
@@ -107,7 +122,10 @@ pub static REGISTRY: [Variant; 124] = [
     rng::DROPOUT_CPU,
     rng::DROPOUT,
     loss::LOG_SUM_EXP_CPU,
+    loss::LOG_SUM_EXP_SUBGROUP,
     loss::LOG_SUM_EXP,
+    loss::LOG_SUM_EXP_LONG_CPU,
+    loss::LOG_SUM_EXP_LONG,
     loss::CROSS_ENTROPY,
     loss::CROSS_ENTROPY_SCALED,
     loss::CROSS_ENTROPY_BACKWARD_CPU,

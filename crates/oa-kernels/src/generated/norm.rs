@@ -21,12 +21,63 @@ pub(super) const RMS_NORM_CPU: Variant = Variant {
     tile: [32, 1, 1],
 };
 
+/// Entry `rms_norm_subgroup` of `norm/rms_norm.slang`.
+pub(super) const RMS_NORM_SUBGROUP: Variant = Variant {
+    family: "rms_norm",
+    name: "norm/rms_norm_subgroup",
+    class: Class::Subgroup,
+    spirv: include_bytes!("../../spv/norm/rms_norm_subgroup.spv"),
+    spv_hash: "168e9d4bbd463db6",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_ARITHMETIC).union(Caps::SUBGROUP_BALLOT),
+    shared_bytes: 512,
+    local_size: [32, 1, 1],
+    buffers: 4,
+    writes: 0b1100,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
 /// Entry `rms_norm_portable` of `norm/rms_norm.slang`.
 pub(super) const RMS_NORM: Variant = Variant {
     family: "rms_norm",
     name: "norm/rms_norm",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/norm/rms_norm.spv"),
+    spv_hash: "d93389d7c5df72fd",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 4,
+    writes: 0b1100,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `rms_norm_cpu` of `norm/rms_norm.slang`.
+pub(super) const RMS_NORM_LONG_CPU: Variant = Variant {
+    family: "rms_norm_long",
+    name: "norm/rms_norm_long_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/norm/rms_norm_long_cpu.spv"),
+    spv_hash: "71e4bdf59980435d",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 4,
+    writes: 0b1100,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `rms_norm_portable` of `norm/rms_norm.slang`.
+pub(super) const RMS_NORM_LONG: Variant = Variant {
+    family: "rms_norm_long",
+    name: "norm/rms_norm_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/norm/rms_norm_long.spv"),
     spv_hash: "d93389d7c5df72fd",
     needs: Caps::NONE,
     shared_bytes: 512,
@@ -55,12 +106,63 @@ pub(super) const RMS_NORM_BACKWARD_CPU: Variant = Variant {
     tile: [32, 1, 1],
 };
 
+/// Entry `rms_norm_backward_subgroup` of `norm/rms_norm_backward.slang`.
+pub(super) const RMS_NORM_BACKWARD_SUBGROUP: Variant = Variant {
+    family: "rms_norm_backward",
+    name: "norm/rms_norm_backward_subgroup",
+    class: Class::Subgroup,
+    spirv: include_bytes!("../../spv/norm/rms_norm_backward_subgroup.spv"),
+    spv_hash: "36fa07ca8265c6fc",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_ARITHMETIC).union(Caps::SUBGROUP_BALLOT),
+    shared_bytes: 512,
+    local_size: [32, 1, 1],
+    buffers: 5,
+    writes: 0b10000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
 /// Entry `rms_norm_backward_portable` of `norm/rms_norm_backward.slang`.
 pub(super) const RMS_NORM_BACKWARD: Variant = Variant {
     family: "rms_norm_backward",
     name: "norm/rms_norm_backward",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/norm/rms_norm_backward.spv"),
+    spv_hash: "2b9d6dbc5c433b6a",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 5,
+    writes: 0b10000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `rms_norm_backward_cpu` of `norm/rms_norm_backward.slang`.
+pub(super) const RMS_NORM_BACKWARD_LONG_CPU: Variant = Variant {
+    family: "rms_norm_backward_long",
+    name: "norm/rms_norm_backward_long_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/norm/rms_norm_backward_long_cpu.spv"),
+    spv_hash: "799cfa4a8ca08ca8",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 5,
+    writes: 0b10000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `rms_norm_backward_portable` of `norm/rms_norm_backward.slang`.
+pub(super) const RMS_NORM_BACKWARD_LONG: Variant = Variant {
+    family: "rms_norm_backward_long",
+    name: "norm/rms_norm_backward_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/norm/rms_norm_backward_long.spv"),
     spv_hash: "2b9d6dbc5c433b6a",
     needs: Caps::NONE,
     shared_bytes: 512,
@@ -123,12 +225,63 @@ pub(super) const LAYER_NORM_CPU: Variant = Variant {
     tile: [32, 1, 1],
 };
 
+/// Entry `layer_norm_subgroup` of `norm/layer_norm.slang`.
+pub(super) const LAYER_NORM_SUBGROUP: Variant = Variant {
+    family: "layer_norm",
+    name: "norm/layer_norm_subgroup",
+    class: Class::Subgroup,
+    spirv: include_bytes!("../../spv/norm/layer_norm_subgroup.spv"),
+    spv_hash: "d26f91bbe7c690df",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_ARITHMETIC).union(Caps::SUBGROUP_BALLOT),
+    shared_bytes: 512,
+    local_size: [32, 1, 1],
+    buffers: 6,
+    writes: 0b111000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
 /// Entry `layer_norm_portable` of `norm/layer_norm.slang`.
 pub(super) const LAYER_NORM: Variant = Variant {
     family: "layer_norm",
     name: "norm/layer_norm",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/norm/layer_norm.spv"),
+    spv_hash: "e53dba309cd4ac8c",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 6,
+    writes: 0b111000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `layer_norm_cpu` of `norm/layer_norm.slang`.
+pub(super) const LAYER_NORM_LONG_CPU: Variant = Variant {
+    family: "layer_norm_long",
+    name: "norm/layer_norm_long_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/norm/layer_norm_long_cpu.spv"),
+    spv_hash: "2b6a8b7a5b441604",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 6,
+    writes: 0b111000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `layer_norm_portable` of `norm/layer_norm.slang`.
+pub(super) const LAYER_NORM_LONG: Variant = Variant {
+    family: "layer_norm_long",
+    name: "norm/layer_norm_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/norm/layer_norm_long.spv"),
     spv_hash: "e53dba309cd4ac8c",
     needs: Caps::NONE,
     shared_bytes: 512,
@@ -157,12 +310,63 @@ pub(super) const LAYER_NORM_BACKWARD_CPU: Variant = Variant {
     tile: [32, 1, 1],
 };
 
+/// Entry `layer_norm_backward_subgroup` of `norm/layer_norm_backward.slang`.
+pub(super) const LAYER_NORM_BACKWARD_SUBGROUP: Variant = Variant {
+    family: "layer_norm_backward",
+    name: "norm/layer_norm_backward_subgroup",
+    class: Class::Subgroup,
+    spirv: include_bytes!("../../spv/norm/layer_norm_backward_subgroup.spv"),
+    spv_hash: "ec47672c73f765ac",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_ARITHMETIC).union(Caps::SUBGROUP_BALLOT),
+    shared_bytes: 1024,
+    local_size: [32, 1, 1],
+    buffers: 6,
+    writes: 0b100000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
 /// Entry `layer_norm_backward_portable` of `norm/layer_norm_backward.slang`.
 pub(super) const LAYER_NORM_BACKWARD: Variant = Variant {
     family: "layer_norm_backward",
     name: "norm/layer_norm_backward",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/norm/layer_norm_backward.spv"),
+    spv_hash: "daedb4f33831b6eb",
+    needs: Caps::NONE,
+    shared_bytes: 1024,
+    local_size: [128, 1, 1],
+    buffers: 6,
+    writes: 0b100000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `layer_norm_backward_cpu` of `norm/layer_norm_backward.slang`.
+pub(super) const LAYER_NORM_BACKWARD_LONG_CPU: Variant = Variant {
+    family: "layer_norm_backward_long",
+    name: "norm/layer_norm_backward_long_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/norm/layer_norm_backward_long_cpu.spv"),
+    spv_hash: "d7843b50a8ecfec4",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 6,
+    writes: 0b100000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `layer_norm_backward_portable` of `norm/layer_norm_backward.slang`.
+pub(super) const LAYER_NORM_BACKWARD_LONG: Variant = Variant {
+    family: "layer_norm_backward_long",
+    name: "norm/layer_norm_backward_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/norm/layer_norm_backward_long.spv"),
     spv_hash: "daedb4f33831b6eb",
     needs: Caps::NONE,
     shared_bytes: 1024,

@@ -21,12 +21,63 @@ pub(super) const ROW_SUM_CPU: Variant = Variant {
     tile: [32, 1, 1],
 };
 
+/// Entry `row_sum_subgroup` of `reduce/rows.slang`.
+pub(super) const ROW_SUM_SUBGROUP: Variant = Variant {
+    family: "row_sum",
+    name: "reduce/row_sum_subgroup",
+    class: Class::Subgroup,
+    spirv: include_bytes!("../../spv/reduce/row_sum_subgroup.spv"),
+    spv_hash: "7e34828b4b002b3f",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_ARITHMETIC).union(Caps::SUBGROUP_BALLOT),
+    shared_bytes: 512,
+    local_size: [32, 1, 1],
+    buffers: 2,
+    writes: 0b10,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
 /// Entry `row_sum_portable` of `reduce/rows.slang`.
 pub(super) const ROW_SUM: Variant = Variant {
     family: "row_sum",
     name: "reduce/row_sum",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/reduce/row_sum.spv"),
+    spv_hash: "3a8e6e22f057e35d",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 2,
+    writes: 0b10,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `row_sum_cpu` of `reduce/rows.slang`.
+pub(super) const ROW_SUM_LONG_CPU: Variant = Variant {
+    family: "row_sum_long",
+    name: "reduce/row_sum_long_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/reduce/row_sum_long_cpu.spv"),
+    spv_hash: "1d241f935dbf8c76",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 2,
+    writes: 0b10,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `row_sum_portable` of `reduce/rows.slang`.
+pub(super) const ROW_SUM_LONG: Variant = Variant {
+    family: "row_sum_long",
+    name: "reduce/row_sum_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/reduce/row_sum_long.spv"),
     spv_hash: "3a8e6e22f057e35d",
     needs: Caps::NONE,
     shared_bytes: 512,

@@ -29,7 +29,8 @@ impl ContractTransformer {
         let ContractTransformerConfig { vocab, width, heads, ff, context, eps } = *config;
         let (table, layer) = (Init::Normal { std: 1.0 }, Init::fan_in(width));
         let token = Embedding::new(scope, "token", [vocab, width], table)?;
-        let position = Init::Normal { std: 0.02 };
+        // Of four seeds, all continue the corpus after 300 steps with 0.3, two with 0.02.
+        let position = Init::Normal { std: 0.3 };
         let position = Embedding::new(scope, "position", [context, width], position)?;
         let norm1 = LayerNorm::new(scope, "norm1", width, eps)?;
         let attention = AttentionConfig {

@@ -120,7 +120,7 @@ fn a_missing_driver_ends_with_3() {
     for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
         command.env(name, "/nowhere/driver.json");
     }
-    command.env_remove("OA_DEVICE");
+    command.env_remove("OA_DEVICE").env_remove("OA_VALIDATION");
     let ended = Ended::of(&command.output().unwrap());
     assert_eq!(ended.code, Some(3), "{}", ended.err);
     assert!(ended.err.starts_with("error: cannot open a Vulkan device\ncause: no Vulkan "));

@@ -27,7 +27,7 @@ pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
     let context = flags.context.or(model.config().context()).unwrap_or(FREE_CONTEXT);
     let started = Instant::now();
     let measured = match flags.batches {
-        Some(count) => windows(&model, &view, flags.batch, context, count)?,
+        Some(count) => windows(&model, &view, flags.batch, context, count, bar(count))?,
         None => pass(&model, &view, flags.batch, context)?,
     };
     tell(common, &file, &measured, started.elapsed().as_secs_f64())
@@ -42,13 +42,15 @@ fn part(data: &TextDataset, flags: &EvalFlags) -> TokenView {
     }
 }
 
-/// Measures a number of batches of random windows, the same windows each time.
+/// Measures a number of batches of random windows, the same windows each time; the bar shows how
+/// far it is.
 pub fn windows(
     model: &Model,
     view: &TokenView,
     batch: usize,
     context: usize,
     count: usize,
+    bar: ProgressBar,
 ) -> Result<Evaluation, Failure> {
     let cursor = DataCursor::shuffled(WINDOWS_SEED);
     let batches = view.batches(batch, context, cursor).explain("cannot evaluate")?;
@@ -56,7 +58,7 @@ pub fn windows(
         let mut batches = batches;
         move || batches.next_batch()
     });
-    measure(model, batches.take(count), count)
+    measure(model, batches.take(count), &bar)
 }
 
 fn pass(
@@ -67,17 +69,21 @@ fn pass(
 ) -> Result<Evaluation, Failure> {
     let batches = view.pass(batch, context).explain("cannot evaluate")?;
     let count = (view.tokens().len() - 1).div_ceil(context).div_ceil(batch);
-    measure(model, batches, count)
+    measure(model, batches, &bar(count))
+}
+
+/// A bar of that many batches.
+fn bar(count: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("evaluating {bar:30} {pos}/{len} batches, {eta}")
+        .expect("the template is right");
+    ProgressBar::new(count as u64).with_style(style)
 }
 
 fn measure(
     model: &Model,
     batches: impl Iterator<Item = Batch>,
-    count: usize,
+    bar: &ProgressBar,
 ) -> Result<Evaluation, Failure> {
-    let style = ProgressStyle::with_template("evaluating {bar:30} {pos}/{len} batches, {eta}")
-        .expect("the template is right");
-    let bar = ProgressBar::new(count as u64).with_style(style);
     let measured = oa::ml::evaluate(model, bar.wrap_iter(batches));
     bar.finish_and_clear();
     measured.explain("the evaluation stopped")

@@ -41,7 +41,7 @@ fn describe(text: &mut String, summary: &Summary, flags: &InspectFlags) -> std::
     if !summary.metadata.is_empty() {
         writeln!(text, "metadata")?;
         for (name, value) in &summary.metadata {
-            writeln!(text, "  {name:<28}{value}")?;
+            writeln!(text, "  {name:<29}{value}")?;
         }
     }
     writeln!(text, "sections")?;
@@ -60,5 +60,5 @@ fn describe(text: &mut String, summary: &Summary, flags: &InspectFlags) -> std::
 }
 
 fn fields(text: &mut String, fields: &[Field]) -> std::fmt::Result {
-    fields.iter().try_for_each(|Field { key, value }| writeln!(text, "  {key:<28}{value}"))
+    fields.iter().try_for_each(|Field { key, value }| writeln!(text, "  {key:<29}{value}"))
 }

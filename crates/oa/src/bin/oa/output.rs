@@ -49,6 +49,11 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// Today's date in UTC, `2026-12-01`.
+pub fn date() -> String {
+    time::OffsetDateTime::now_utc().date().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,9 +68,4 @@ mod tests {
         assert_eq!(count(857_216), "857,216");
         assert_eq!(count(1_000), "1,000");
     }
-}
-
-/// Today's date in UTC, `2026-12-01`.
-pub fn date() -> String {
-    time::OffsetDateTime::now_utc().date().to_string()
 }

@@ -8,6 +8,7 @@ use crate::flags::Common;
 use crate::interrupt::Interrupt;
 use crate::settings::{Mode, Plan, Routine};
 use crate::{eval, open, output};
+use indicatif::ProgressBar;
 use oa::Engine;
 use oa::io::CheckpointFolder;
 use oa::ml::data::{Batch, Batches, ByteTokenizer, DataCursor, TextDataset, TokenView, Tokenizer};
@@ -240,7 +241,8 @@ impl Run<'_> {
         self.report()?;
         let (rows, sequence) = (self.texts.batches.rows(), self.texts.batches.sequence());
         let count = self.plan.routine.eval_batches;
-        let measured = eval::windows(self.model, &self.texts.held, rows, sequence, count)?;
+        let quiet = ProgressBar::hidden();
+        let measured = eval::windows(self.model, &self.texts.held, rows, sequence, count, quiet)?;
         let loss = measured.loss as f32;
         self.validation_loss = Some(loss);
         self.best = Some(self.best.map_or(loss, |best| best.min(loss)));

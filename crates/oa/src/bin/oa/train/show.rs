@@ -81,7 +81,7 @@ impl Show {
 
     /// Something worth a line.
     pub fn say(&self, line: &str) -> io::Result<()> {
-        match (self.json, self.watched) {
+        match (self.json, self.watched && !self.bar.is_finished()) {
             (true, _) => Ok(()),
             (_, true) => {
                 self.bar.println(line);
