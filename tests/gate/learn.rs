@@ -110,7 +110,7 @@ pub fn train(
 }
 
 /// The forward pass of a step: the mean cross-entropy of the model.
-pub fn forward(model: &Model) -> impl FnMut(&StepInputs) -> oa_ml::Result<Tensor> {
+pub fn forward(model: &Model) -> impl FnMut(&StepInputs) -> oa_ml::Result<Tensor> + use<> {
     let model = model.clone();
     move |inputs| inputs.cross_entropy(&model.forward(&inputs.tokens)?)
 }
@@ -124,6 +124,7 @@ fn gather(session: &mut ItTraining<'_>, model: &Model, batches: &Batches) -> Res
         validation_loss: None,
         best_validation_loss: None,
         elapsed_seconds: 0.0,
+        sampled: 0,
         metadata: &metadata,
     })?)
 }

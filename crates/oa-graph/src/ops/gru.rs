@@ -56,13 +56,50 @@ impl Tensor {
     /// gates in the order r, z, n, from `h0` `[B, H]`; `w_hh` is `[3H, H]` and `b_hh` `[3H]`. The
     /// reset gate multiplies the hidden product with its bias. Returns all states `[B, T, H]`.
     ///
+    /// One op for the whole sequence, or several where a driver ends long loops early.
+    ///
     /// # Errors
     ///
     /// When the shapes do not fit together or H exceeds [`MAX_HIDDEN`].
     #[track_caller]
     pub fn gru(&self, w_hh: &Tensor, b_hh: &Tensor, h0: &Tensor) -> Result<Tensor> {
-        Tensor::record1(&GRU, Attrs::NONE, &[self, w_hh, b_hh, h0])
+        let run = |x: &Tensor, h0: &Tensor| -> Result<Tensor> {
+            Tensor::record1(&GRU, Attrs::NONE, &[x, w_hh, b_hh, h0])
+        };
+        let (&[batch, steps, _], hidden) = (self.shape().dims(), h0.shape().last()) else {
+            return run(self, h0);
+        };
+        let most = most_steps(self.graph().loop_turns(), hidden);
+        if steps <= most {
+            return run(self, h0);
+        }
+        let mut y: Option<Tensor> = None;
+        let mut state = h0.clone();
+        for first in (0..steps).step_by(most) {
+            let count = most.min(steps - first);
+            let part = run(&self.narrow(1, first, count)?, &state)?;
+            state = part.narrow(1, count - 1, 1)?.reshape([batch, hidden])?;
+            y = Some(match y {
+                Some(before) => before.concat(&part, 1)?,
+                None => part,
+            });
+        }
+        Ok(y.expect("a sequence of more steps than fit has a first part"))
     }
+}
+
+/// Steps that one dispatch may take on a device whose loops end after so many turns: all of them,
+/// but on a faulty driver. Counts the cpu kernel's loops, whose last test is a turn as well.
+fn most_steps(turns: u32, hidden: usize) -> usize {
+    if turns == u32::MAX {
+        return usize::MAX;
+    }
+    let pass = |inner: usize| inner.div_ceil(16) + 2 * inner.div_ceil(256) + 2;
+    let forward = hidden.div_ceil(8) * pass(hidden);
+    let backward = hidden + 2 + hidden.div_ceil(16) * pass(3 * hidden);
+    let outside = 2 * (hidden + 1) + 1;
+    let step = forward.max(backward) + 2;
+    ((turns as usize).saturating_sub(outside) / step).max(1)
 }
 
 fn infer_forward(call: &OpCall) -> Inferred {
@@ -271,4 +308,17 @@ fn backward_samples() -> Vec<Sample> {
     let small = SMALL.into_iter().flat_map(|s| [backward_sample(s, 0), backward_sample(s, 1)]);
     let large = LARGE.into_iter().map(|sizes| Sample::later(move || backward_sample(sizes, 0)));
     small.chain(large).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_drivers_that_end_loops_early_get_shorter_dispatches() {
+        assert_eq!(most_steps(u32::MAX, 1024), usize::MAX);
+        assert_eq!(most_steps(65_000, 64), 491);
+        assert_eq!(most_steps(65_000, 1024), 4);
+        assert_eq!(most_steps(1, 1024), 1);
+    }
 }
