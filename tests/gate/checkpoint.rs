@@ -4,12 +4,12 @@
 //! engine, model, optimizer and session, a load, and 20 further steps.
 
 use crate::context::{Context, Outcome, trial};
-use crate::learn::{Mode, Trained, bits, models, train};
+use crate::learn::{Mode, Trained, bits, train};
 use crate::process::Scratch;
 use anyhow::{Context as _, Result};
 use libtest_mimic::Trial;
 use oa_ml::checkpoint::Checkpoint;
-use oa_ml::model::ModelConfig;
+use oa_ml::contract::{Workload, workloads};
 use oa_tests::case::Checks;
 use std::sync::Arc;
 
@@ -19,11 +19,12 @@ const STEPS: u64 = 40;
 /// A trial a model and mode.
 pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for (name, config) in models() {
+    for workload in workloads() {
         for mode in [Mode::Eager, Mode::Captured] {
-            let case = format!("checkpoint/{name}/{mode:?}").to_lowercase();
+            let workload = workload.clone();
+            let case = format!("checkpoint/{}/{mode:?}", workload.family).to_lowercase();
             trials.push(trial(context, case, move |context, checks| {
-                check(context, checks, &config, mode)
+                check(context, checks, &workload, mode)
             }));
         }
     }
@@ -33,12 +34,12 @@ pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
 fn check(
     context: &Context,
     checks: &mut Checks,
-    config: &ModelConfig,
+    workload: &Workload,
     mode: Mode,
 ) -> Result<Outcome> {
     let engine = context.engine()?;
     let run = |from: Option<&Checkpoint>, until: u64| -> Result<Trained> {
-        train(&engine, config, mode, (from, until), &mut |_| Ok(()))
+        train(&engine, workload, mode, (from, until), &mut |_| Ok(()))
     };
     let straight = run(None, STEPS)?;
     let first = run(None, STEPS / 2)?;
@@ -50,7 +51,7 @@ fn check(
     drop(first);
     // A fresh engine: nothing of the first half may live on in plans or pools.
     let fresh = context.lab.open()?;
-    let resumed = train(&fresh, config, mode, (Some(&loaded), STEPS), &mut |_| Ok(()))?;
+    let resumed = train(&fresh, workload, mode, (Some(&loaded), STEPS), &mut |_| Ok(()))?;
     compare(checks, &straight.checkpoint, &resumed.checkpoint)?;
     let tail: Vec<u32> =
         straight.losses.iter().skip(STEPS as usize / 2).map(|x| x.to_bits()).collect();

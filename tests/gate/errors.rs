@@ -5,11 +5,12 @@
 
 use crate::command;
 use crate::context::{Context, Outcome, trial};
-use crate::learn::{Mode, RATE, ROWS, SEED, SEQUENCE, corpus, forward, models, train};
+use crate::learn::{Mode, corpus, forward, train, workload};
 use crate::process::Scratch;
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
 use oa_ml::checkpoint::Checkpoint;
+use oa_ml::contract::{ROWS, SEED, SEQUENCE};
 use oa_ml::data::{ByteTokenizer, DataCursor, TextDataset};
 use oa_ml::generate::{Generator, Sampling};
 use oa_ml::optim::adamw::AdamW;
@@ -116,7 +117,7 @@ fn two_engines(context: &Context, checks: &mut Checks) -> Result<()> {
 
 fn token_out_of_range(context: &Context, checks: &mut Checks) -> Result<()> {
     let wanted = "token 256 at position 2 is out of range: the vocabulary has 256 tokens";
-    let model = models()[0].1.build(&context.engine()?, SEED)?;
+    let model = workload("rnn")?.config.build(&context.engine()?, SEED)?;
     let mut generator = Generator::new(&model)?;
     let go_on = |_| ControlFlow::Continue(());
     let refused = generator.generate(&[1, 2, 256], 1, &Sampling::default(), go_on);
@@ -142,9 +143,8 @@ fn corpus_too_short(_: &Context, checks: &mut Checks) -> Result<()> {
 
 /// A checkpoint of a model that has learned nothing.
 fn fresh_checkpoint(context: &Context) -> Result<Checkpoint> {
-    let (_, config) = models()[0];
-    let engine = context.engine()?;
-    Ok(train(&engine, &config, Mode::Eager, (None, 1), &mut |_| Ok(()))?.checkpoint)
+    let (engine, workload) = (context.engine()?, workload("rnn")?);
+    Ok(train(&engine, &workload, Mode::Eager, (None, 1), &mut |_| Ok(()))?.checkpoint)
 }
 
 fn unwritable_folder(context: &Context, checks: &mut Checks) -> Result<()> {
@@ -206,7 +206,7 @@ fn other_model(context: &Context, checks: &mut Checks) -> Result<()> {
         path.display()
     );
     says(checks, "file", error_of(refused)?, wanted);
-    let (_, config) = models()[1];
+    let config = workload("transformer")?.config;
     let model = config.build(&context.engine()?, SEED)?;
     let before = model.parameters().to_host()?;
     let text = error_of(model.load(&checkpoint))?.to_string();
@@ -220,9 +220,9 @@ fn other_model(context: &Context, checks: &mut Checks) -> Result<()> {
 /// A weight that is no number: training stops, names it, and leaves the other weights alone.
 fn loss_is_no_number(context: &Context, checks: &mut Checks) -> Result<()> {
     let engine = context.engine()?;
-    let (_, config) = models()[1];
-    let model = config.build(&engine, SEED)?;
-    let mut optimizer = AdamW::new(model.all_parameters()?, RATE)?;
+    let workload = workload("transformer")?;
+    let model = workload.config.build(&engine, SEED)?;
+    let mut optimizer = AdamW::new(model.all_parameters()?, workload.rate)?;
     let settings = ItTrainingConfig { total_steps: 10, ..Default::default() };
     let mut session = ItTraining::new_captured(&engine, &mut optimizer, settings)?;
     let mut batches = corpus()?.whole().batches(ROWS, SEQUENCE, DataCursor::CONTRACT)?;

@@ -1,39 +1,30 @@
 //! The contract models being trained: what `train`, `checkpoint`, `memory` and `sync` share.
 //!
 //! Sizes, rate, seed and data order are those of the teaching contract; nothing here is tuned for
-//! a test.
+//! a test. Unlike the contract's own run, these can begin at a checkpoint, end early, and record
+//! each step.
 
 use anyhow::{Context, Result};
 use oa_graph::Tensor;
 use oa_graph::engine::Engine;
 use oa_ml::checkpoint::{Checkpoint, NamedTensor};
+use oa_ml::contract::{ROWS, SEED, SEQUENCE, STEPS, Workload, workloads};
 use oa_ml::data::{
     Batches, ByteTokenizer, DataCursor, TextDataset, TokenizerConfig, contract_corpus,
 };
-use oa_ml::evaluate::{Evaluation, evaluate};
-use oa_ml::model::{ContractTransformerConfig, Model, ModelConfig, RnnLmConfig};
+use oa_ml::model::Model;
 use oa_ml::optim::adamw::AdamW;
 use oa_ml::train::{ItTraining, ItTrainingConfig, RunIdentity, StepInputs};
 use std::collections::BTreeMap;
 
-/// Sequences of a batch.
-pub const ROWS: usize = 64;
-/// Predictions of a sequence.
-pub const SEQUENCE: usize = 16;
-/// Learning rate.
-pub const RATE: f64 = 0.01;
-/// Seed of the weights.
-pub const SEED: u64 = 20_260_714;
-/// Steps of a whole run.
-pub const STEPS: u64 = 300;
-
-/// The contract models that this engine has, by name.
-pub fn models() -> [(&'static str, ModelConfig); 3] {
-    [
-        ("rnn", ModelConfig::Rnn(RnnLmConfig::contract(256))),
-        ("gru", ModelConfig::Gru(RnnLmConfig::contract(256))),
-        ("transformer", ModelConfig::ContractTransformer(ContractTransformerConfig::contract(256))),
-    ]
+/// The contract's workload of a family.
+///
+/// # Errors
+///
+/// When the contract has no such family.
+pub fn workload(family: &str) -> Result<Workload> {
+    let found = workloads().into_iter().find(|workload| workload.family == family);
+    found.with_context(|| format!("the contract has no family {family}"))
 }
 
 /// How the steps of a run execute.
@@ -56,8 +47,6 @@ pub fn corpus() -> Result<TextDataset> {
 
 /// What a run left behind.
 pub struct Trained {
-    /// The model.
-    pub model: Model,
     /// Loss of each step, in nats.
     pub losses: Vec<f32>,
     /// Everything needed to go on.
@@ -72,13 +61,13 @@ pub struct Trained {
 /// When the device fails or a step is bad.
 pub fn train(
     engine: &Engine,
-    config: &ModelConfig,
+    workload: &Workload,
     mode: Mode,
     (from, until): (Option<&Checkpoint>, u64),
     each: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Trained> {
-    let model = config.build(engine, SEED)?;
-    let mut optimizer = AdamW::new(model.all_parameters()?, RATE)?;
+    let model = workload.config.build(engine, SEED)?;
+    let mut optimizer = AdamW::new(model.all_parameters()?, workload.rate)?;
     let settings = ItTrainingConfig { total_steps: STEPS.max(until), ..Default::default() };
     let mut session = match mode {
         Mode::Eager => ItTraining::new_eager(engine, &mut optimizer, settings)?,
@@ -93,7 +82,8 @@ pub fn train(
     }
     let view = corpus()?.whole();
     let mut batches = view.batches(ROWS, SEQUENCE, cursor)?;
-    let mut losses = Vec::new();
+    // Room for all of them at once, so that a run leaves the heap as it is.
+    let mut losses = Vec::with_capacity(until as usize);
     let mut forward = forward(&model);
     while session.steps_done() < until && session.begin_step()? {
         session.step(&[batches.next_batch()], &mut forward)?;
@@ -106,7 +96,7 @@ pub fn train(
     while let Some(report) = session.take_report() {
         losses.push(report.loss);
     }
-    Ok(Trained { model, losses, checkpoint })
+    Ok(Trained { losses, checkpoint })
 }
 
 /// The forward pass of a step: the mean cross-entropy of the model.
@@ -127,16 +117,6 @@ fn gather(session: &mut ItTraining<'_>, model: &Model, batches: &Batches) -> Res
         sampled: 0,
         metadata: &metadata,
     })?)
-}
-
-/// Accuracy and loss over the whole corpus, in windows of the training length.
-///
-/// # Errors
-///
-/// When the device fails.
-pub fn measure(model: &Model) -> Result<Evaluation> {
-    let view = corpus()?.whole();
-    Ok(evaluate(model, view.pass(ROWS, SEQUENCE)?)?)
 }
 
 /// The bits of named tensors, for comparisons.

@@ -103,9 +103,13 @@ fn run(mut options: Options) -> u8 {
     // One device, one queue: trials that ran beside each other would measure each other.
     options.test.test_threads = Some(1);
     let list = options.test.list;
-    libtest_mimic::run(&options.test, trials);
+    let conclusion = libtest_mimic::run(&options.test, trials);
     if list {
         return EXIT_PASSED;
+    }
+    if conclusion.num_passed + conclusion.num_failed + conclusion.num_ignored == 0 {
+        eprintln!("error: no trial has that name");
+        return EXIT_USAGE;
     }
     close(&context, options.report)
 }

@@ -6,12 +6,13 @@
 use crate::context::{Context, Outcome, trial};
 use crate::execute::on_device;
 use crate::graphs::GRAPHS;
-use crate::learn::{Mode, models, train};
+use crate::learn::{Mode, train};
 use crate::plan::lazily;
 use anyhow::Result;
 use libtest_mimic::Trial;
 use oa_graph::engine::Engine;
 use oa_graph::ops::all;
+use oa_ml::contract::workloads;
 use oa_tests::case::Checks;
 use std::sync::Arc;
 
@@ -35,12 +36,13 @@ pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
             watched(context, checks, |engine| lazily(engine, record).map(|_| ()))
         }));
     }
-    for (name, config) in models() {
+    for workload in workloads() {
         for mode in [Mode::Eager, Mode::Captured] {
-            let case = format!("sync/{name}/{mode:?}").to_lowercase();
+            let workload = workload.clone();
+            let case = format!("sync/{}/{mode:?}", workload.family).to_lowercase();
             trials.push(trial(context, case, move |context, checks| {
                 watched(context, checks, |engine| {
-                    train(engine, &config, mode, (None, STEPS), &mut |_| Ok(())).map(|_| ())
+                    train(engine, &workload, mode, (None, STEPS), &mut |_| Ok(())).map(|_| ())
                 })
             }));
         }

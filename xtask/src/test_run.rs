@@ -22,6 +22,9 @@ pub struct Options {
     /// Run without the validation layer.
     #[arg(long)]
     no_validation: bool,
+    /// Run the suites of the gate that take minutes too: very large values, memory over a long run.
+    #[arg(long)]
+    long: bool,
     /// Run only `cargo test` with these arguments, e.g. `-- -p oa-vk`.
     #[arg(last = true)]
     rest: Vec<String>,
@@ -39,6 +42,7 @@ pub enum Choice {
 }
 
 /// Where a test run takes place.
+#[derive(Clone)]
 pub struct Place {
     /// For messages.
     pub name: String,
@@ -76,18 +80,47 @@ const RUNNERS: [Runner; 3] = [
     Runner { name: "reference vectors", arguments: VECTORS, read: Tally::of_closing_line },
 ];
 
+/// The suites of the gate that run only when they are named.
+const LONG: Runner = Runner {
+    name: "the long suites of the gate",
+    arguments: &[
+        "test",
+        "--quiet",
+        "--package",
+        "oa-tests",
+        "--test",
+        "gate",
+        "--",
+        "--suite",
+        "large",
+        "--suite",
+        "memory",
+    ],
+    read: Tally::of_closing_line,
+};
+
 /// Runs `cargo xtask test`.
 pub fn run(options: &Options) -> Result<()> {
     let choice = if options.device.is_some() { Choice::Machine } else { options.driver };
     let prepared = setup::prepare(wants(choice, !options.no_validation))?;
     let mut place = place(&prepared, choice, !options.no_validation)?;
     place.device = options.device.clone();
-    let tally = match options.rest.as_slice() {
+    let mut tally = match options.rest.as_slice() {
         [] => whole(&place)?,
         rest => one(&place, &RUNNERS[0], rest)?,
     };
+    match options.long {
+        true => tally += long(&place)?,
+        false => println!("the long suites of the gate were not asked for (--long)"),
+    }
     println!("{tally}");
     if tally.failed > 0 { bail!("the test run failed on {}", place.name) } else { Ok(()) }
+}
+
+/// The suites that take minutes. They measure memory, so the validation layer stays away.
+pub fn long(place: &Place) -> Result<Tally> {
+    let place = Place { validation: false, ..place.clone() };
+    one(&place, &LONG, &[])
 }
 
 /// Every runner at a place, one after the other.

@@ -5,7 +5,7 @@
 //! a second product with W_hh before it could start.
 
 use super::matmul::weight_gradient;
-use super::recurrent::{MAX_HIDDEN, before, sizes, times};
+use super::recurrent::{before, sizes, times};
 use super::rule::{Inferred, refuse};
 use super::sample::{Sample, signed, uniform};
 use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
@@ -51,6 +51,9 @@ pub static GRU_BACKWARD: OpDef = OpDef {
 /// Every op of this file.
 pub static OPS: &[&OpDef] = &[&GRU, &GRU_BACKWARD];
 
+/// Largest number of hidden units that the kernels hold.
+pub const MAX_HIDDEN: usize = 512;
+
 impl Tensor {
     /// Runs a gated recurrent unit over `self` `[B, T, 3H]`, which holds `x W_ih^T + b_ih` with the
     /// gates in the order r, z, n, from `h0` `[B, H]`; `w_hh` is `[3H, H]` and `b_hh` `[3H]`. The
@@ -94,7 +97,7 @@ fn most_steps(turns: u32, hidden: usize) -> usize {
     if turns == u32::MAX {
         return usize::MAX;
     }
-    let pass = |inner: usize| inner.div_ceil(16) + 2 * inner.div_ceil(256) + 2;
+    let pass = |inner: usize| 3 * inner.div_ceil(4) + 2 * inner.div_ceil(256) + 2;
     let forward = hidden.div_ceil(8) * pass(hidden);
     let backward = hidden + 2 + hidden.div_ceil(16) * pass(3 * hidden);
     let outside = 2 * (hidden + 1) + 1;
@@ -103,7 +106,7 @@ fn most_steps(turns: u32, hidden: usize) -> usize {
 }
 
 fn infer_forward(call: &OpCall) -> Inferred {
-    let expected = "x [B, T, 3H], W_hh [3H, H], b_hh [3H] and h0 [B, H], H at most 1,024";
+    let expected = "x [B, T, 3H], W_hh [3H, H], b_hh [3H] and h0 [B, H], H at most 512";
     let [x, w, bias, h0] = call.inputs else { return refuse(call, expected) };
     let (&[b, t, wide], &[_, h]) = (x.shape.dims(), h0.shape.dims()) else {
         return refuse(call, expected);
@@ -122,7 +125,7 @@ fn infer_forward(call: &OpCall) -> Inferred {
 
 fn infer_backward(call: &OpCall) -> Inferred {
     let expected = "gates [B, T, 4H], y [B, T, H], h0 [B, H], W_hh [3H, H], dy [B, T, H] and the \
-                    gates' gradient [B, T, 4H], H at most 1,024";
+                    gates' gradient [B, T, 4H], H at most 512";
     let [gates, y, h0, w, dy, dgates] = call.inputs else { return refuse(call, expected) };
     let &[b, t, h] = y.shape.dims() else { return refuse(call, expected) };
     let fits = *gates == Spec::f32([b, t, 4 * h])
@@ -295,8 +298,7 @@ fn backward_sample([batch, steps, hidden]: [usize; 3], direct: u32) -> Sample {
 
 /// `[B, T, H]` of the samples: the small ones, then the large ones.
 const SMALL: [[usize; 3]; 5] = [[1, 1, 1], [2, 3, 5], [3, 4, 8], [1, 5, 7], [9, 2, 3]];
-const LARGE: [[usize; 3]; 5] =
-    [[17, 3, 127], [2, 5, 129], [64, 16, 64], [1, 1, 1024], [12, 40, 64]];
+const LARGE: [[usize; 3]; 5] = [[17, 3, 127], [2, 5, 129], [64, 16, 64], [1, 2, 512], [12, 40, 64]];
 
 fn forward_samples() -> Vec<Sample> {
     let small = SMALL.into_iter().map(forward_sample);
@@ -316,9 +318,9 @@ mod tests {
 
     #[test]
     fn only_drivers_that_end_loops_early_get_shorter_dispatches() {
-        assert_eq!(most_steps(u32::MAX, 1024), usize::MAX);
-        assert_eq!(most_steps(65_000, 64), 491);
-        assert_eq!(most_steps(65_000, 1024), 4);
-        assert_eq!(most_steps(1, 1024), 1);
+        assert_eq!(most_steps(u32::MAX, 512), usize::MAX);
+        assert_eq!(most_steps(65_000, 64), 98);
+        assert_eq!(most_steps(65_000, 512), 1);
+        assert_eq!(most_steps(1, 512), 1);
     }
 }

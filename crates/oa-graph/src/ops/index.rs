@@ -38,7 +38,7 @@ pub static EMBEDDING_BACKWARD: OpDef = OpDef {
     name: "embedding_backward",
     doc: "`dtable[v, c]`: the sum of `dy[m, c]` over the tokens `m` with `ids[m] = v`.",
     infer: infer_embedding_backward,
-    lower: Lower::Kernel { family: |_| "embedding_backward", launch: launch_embedding_backward },
+    lower: Lower::Kernel { family: embedding_backward_family, launch: launch_embedding_backward },
     backward: Backward::None(FIRST_ORDER),
     reference: |x, attrs| vec![embedding_backward_reference(&x[0], &x[1], attrs)],
     samples: embedding_backward_samples,
@@ -136,6 +136,14 @@ fn launch_embedding(call: &OpCall, variant: &Variant) -> Launch {
     launch::elements(call.outputs[0].shape.elems(), &sizes, variant)
 }
 
+/// A lane of a cpu kernel visits every token, which older lavapipe ends after 65,535 turns.
+fn embedding_backward_family(call: &OpCall) -> &'static str {
+    match call.inputs[1].shape.elems() {
+        ..=32_768 => "embedding_backward",
+        _ => "embedding_backward_long",
+    }
+}
+
 /// Portable: a workgroup per vocabulary row and tile of columns. cpu: a workgroup per eight
 /// columns.
 fn launch_embedding_backward(call: &OpCall, variant: &Variant) -> Launch {
@@ -143,12 +151,13 @@ fn launch_embedding_backward(call: &OpCall, variant: &Variant) -> Launch {
     let rows = call.attrs.int[0] as usize;
     let lanes = width.next_power_of_two().min(128);
     let groups = match variant.class {
-        Class::Cpu => width.div_ceil(variant.tile[0] as usize) as u64,
+        Class::Cpu => {
+            let [columns, slice, _] = variant.tile.map(|size| size as usize);
+            (width.div_ceil(columns) * rows.div_ceil(slice)) as u64
+        }
         Class::Subgroup | Class::Portable => rows as u64 * width.div_ceil(lanes) as u64,
     };
-    // Longer chains of tokens are added in longer blocks, so that rounding does not grow.
-    let block = (tokens / 256).next_power_of_two().clamp(32, 256);
-    let push = [tokens, rows, width, lanes, block].map(|size| size as u32).to_vec();
+    let push = [tokens, rows, width, lanes].map(|size| size as u32).to_vec();
     Launch { groups, push, spec: Vec::new() }
 }
 
@@ -376,7 +385,8 @@ fn embedding_backward_samples() -> Vec<Sample> {
         sample(3, 127, 129, 3),
         sample(4, 129, 2, 9),
         sample(9, 1, 1025, 2),
-        sample(513, 9, 300, 7),
+        sample(513, 9, 300, 513),
+        sample(1025, 2, 1026, 1025),
         Sample::later(move || sample(256, 32, 1024, 256)),
         Sample::later(move || sample(3, 33, 100_003, 1)),
         Sample::later(move || sample(50_257, 8, 2049, 50_257)),

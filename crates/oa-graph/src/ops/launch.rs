@@ -13,10 +13,11 @@ const LANES: usize = 128;
 /// Columns that a workgroup of a column kernel covers.
 const COLUMNS: usize = 8;
 
-/// Longest row that a team of one subgroup works on; longer ones need more lanes.
+/// Longest row that one lane or one subgroup works on. Longer ones need more lanes, also because
+/// older lavapipe leaves the loops of an invocation after 65,535 turns.
 const SHORT_ROW: usize = 1024;
 
-/// The family for rows of `cols` elements: `short`, which has a subgroup variant, or `long`.
+/// The family for rows of `cols` elements: `short`, which has cpu and subgroup variants, or `long`.
 pub fn by_row_length(cols: usize, short: &'static str, long: &'static str) -> &'static str {
     if cols <= SHORT_ROW { short } else { long }
 }

@@ -115,7 +115,7 @@ pub static CORRECT_ROWS: OpDef = OpDef {
         }
         _ => refuse(call, EXPECTED),
     },
-    lower: Lower::Kernel { family: |_| "correct_rows", launch: launch_correct_rows },
+    lower: Lower::Kernel { family: correct_rows_family, launch: launch_correct_rows },
     backward: Backward::None("the place of the largest logit is a discrete choice"),
     reference: |x, attrs| vec![correct_rows_reference(&x[0], &x[1], attrs)],
     samples: sample::correct_rows,
@@ -225,6 +225,10 @@ fn log_sum_exp_family(call: &OpCall) -> &'static str {
     launch::by_row_length(call.inputs[0].shape.last(), "log_sum_exp", "log_sum_exp_long")
 }
 
+fn correct_rows_family(call: &OpCall) -> &'static str {
+    launch::by_row_length(call.inputs[0].shape.last(), "correct_rows", "correct_rows_long")
+}
+
 fn launch_rows(call: &OpCall, variant: &Variant) -> Launch {
     let x = call.inputs[0].shape;
     launch::rows(x.rows(), x.last(), &[], variant)
@@ -263,8 +267,10 @@ fn launch_backward(call: &OpCall, variant: &Variant) -> Launch {
     let rest = [x.rows() as u32, x.last() as u32, ignore, chunk, hard, soft, two_z];
     let mut launch = launch::elements(x.elems(), &rest, variant);
     if variant.class == Class::Cpu {
-        // The tile counts rows.
-        launch.groups = x.rows().div_ceil(variant.tile[0] as usize) as u64;
+        // Whole rows of few classes, or pieces of one row of many.
+        let tile = variant.tile[0] as usize;
+        let (pieces, rows) = (x.last().div_ceil(tile), (tile / x.last()).max(1));
+        launch.groups = (pieces * x.rows().div_ceil(rows)) as u64;
     }
     launch
 }

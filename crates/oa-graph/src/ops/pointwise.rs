@@ -226,8 +226,12 @@ fn expand_backward(g: &GradCall) -> Result<Vec<Option<Tensor>>> {
         Tensor::record1(&ROW_SUM, Attrs::ints(&[outer]).with_floats(&[alpha]), &[g.dout()])?
     } else {
         let matrix = g.dout().reshape([(count / inner) as usize, inner as usize])?;
-        let attrs = Attrs::ints(&[outer / inner]).with_floats(&[alpha]);
-        Tensor::record1(&COLUMN_SUM, attrs, &[&matrix])?
+        if outer >= count {
+            matrix.sum_rows()?.scale(alpha)?
+        } else {
+            let attrs = Attrs::ints(&[outer / inner]).with_floats(&[alpha]);
+            Tensor::record1(&COLUMN_SUM, attrs, &[&matrix])?
+        }
     };
     Ok(vec![Some(dx.reshape(g.inputs[0].shape())?)])
 }

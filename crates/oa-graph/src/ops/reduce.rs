@@ -56,7 +56,7 @@ pub static ARGMAX: OpDef = OpDef {
     name: "argmax",
     doc: "Index of the largest element over the last axis; ties go to the lower index.",
     infer: infer_argmax,
-    lower: Lower::Kernel { family: |_| "argmax", launch: launch_argmax },
+    lower: Lower::Kernel { family: argmax_family, launch: launch_argmax },
     backward: Backward::None("an index is a discrete choice"),
     reference: |x, _| {
         let best = x[0].data.chunks(x[0].shape().last()).map(best_index);
@@ -175,6 +175,10 @@ fn infer_argmax(call: &OpCall) -> Inferred {
         }
         _ => refuse(call, "one f32 value with at least one dimension"),
     }
+}
+
+fn argmax_family(call: &OpCall) -> &'static str {
+    launch::by_row_length(call.inputs[0].shape.last(), "argmax", "argmax_long")
 }
 
 fn launch_argmax(call: &OpCall, variant: &Variant) -> Launch {

@@ -10,7 +10,7 @@ pub(super) const LOG_SUM_EXP_CPU: Variant = Variant {
     name: "loss/log_sum_exp_cpu",
     class: Class::Cpu,
     spirv: include_bytes!("../../spv/loss/log_sum_exp_cpu.spv"),
-    spv_hash: "51fc136da1d1faf3",
+    spv_hash: "bc7770524c296dea",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [8, 1, 1],
@@ -27,7 +27,7 @@ pub(super) const LOG_SUM_EXP_SUBGROUP: Variant = Variant {
     name: "loss/log_sum_exp_subgroup",
     class: Class::Subgroup,
     spirv: include_bytes!("../../spv/loss/log_sum_exp_subgroup.spv"),
-    spv_hash: "17cdfa63aaf0c992",
+    spv_hash: "bf9e601cd389593e",
     needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_ARITHMETIC).union(Caps::SUBGROUP_BALLOT),
     shared_bytes: 1536,
     local_size: [32, 1, 1],
@@ -44,7 +44,7 @@ pub(super) const LOG_SUM_EXP: Variant = Variant {
     name: "loss/log_sum_exp",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/loss/log_sum_exp.spv"),
-    spv_hash: "d91c519bc4900978",
+    spv_hash: "e90eebe7542c4f66",
     needs: Caps::NONE,
     shared_bytes: 1536,
     local_size: [128, 1, 1],
@@ -55,30 +55,13 @@ pub(super) const LOG_SUM_EXP: Variant = Variant {
     tile: [128, 1, 1],
 };
 
-/// Entry `log_sum_exp_cpu` of `loss/log_sum_exp.slang`.
-pub(super) const LOG_SUM_EXP_LONG_CPU: Variant = Variant {
-    family: "log_sum_exp_long",
-    name: "loss/log_sum_exp_long_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/loss/log_sum_exp_long_cpu.spv"),
-    spv_hash: "51fc136da1d1faf3",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 3,
-    writes: 0b110,
-    push_bytes: 20,
-    spec_ids: &[],
-    tile: [32, 1, 1],
-};
-
 /// Entry `log_sum_exp_portable` of `loss/log_sum_exp.slang`.
 pub(super) const LOG_SUM_EXP_LONG: Variant = Variant {
     family: "log_sum_exp_long",
     name: "loss/log_sum_exp_long",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/loss/log_sum_exp_long.spv"),
-    spv_hash: "d91c519bc4900978",
+    spv_hash: "e90eebe7542c4f66",
     needs: Caps::NONE,
     shared_bytes: 1536,
     local_size: [128, 1, 1],
@@ -95,7 +78,7 @@ pub(super) const CROSS_ENTROPY: Variant = Variant {
     name: "loss/cross_entropy",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/loss/cross_entropy.spv"),
-    spv_hash: "92f32e3552432c09",
+    spv_hash: "16817f80631936ae",
     needs: Caps::NONE,
     shared_bytes: 1024,
     local_size: [128, 1, 1],
@@ -112,7 +95,7 @@ pub(super) const CROSS_ENTROPY_SCALED: Variant = Variant {
     name: "loss/cross_entropy_scaled",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/loss/cross_entropy_scaled.spv"),
-    spv_hash: "e140b1fcd75a0681",
+    spv_hash: "82388c1984c6243e",
     needs: Caps::NONE,
     shared_bytes: 1024,
     local_size: [128, 1, 1],
@@ -129,7 +112,7 @@ pub(super) const CROSS_ENTROPY_BACKWARD_CPU: Variant = Variant {
     name: "loss/cross_entropy_backward_cpu",
     class: Class::Cpu,
     spirv: include_bytes!("../../spv/loss/cross_entropy_backward_cpu.spv"),
-    spv_hash: "0088387a85b987fa",
+    spv_hash: "96d471ad3714ca41",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [8, 1, 1],
@@ -137,7 +120,7 @@ pub(super) const CROSS_ENTROPY_BACKWARD_CPU: Variant = Variant {
     writes: 0b100000,
     push_bytes: 40,
     spec_ids: &[],
-    tile: [8, 1, 1],
+    tile: [4096, 1, 1],
 };
 
 /// Entry `cross_entropy_backward_portable` of `loss/cross_entropy_backward.slang`.
@@ -163,7 +146,7 @@ pub(super) const INVERSE_COUNT: Variant = Variant {
     name: "loss/inverse_count",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/loss/inverse_count.spv"),
-    spv_hash: "0c2a21a1d7b9ba18",
+    spv_hash: "4fab78032c81264c",
     needs: Caps::NONE,
     shared_bytes: 512,
     local_size: [128, 1, 1],
@@ -197,6 +180,23 @@ pub(super) const CORRECT_ROWS: Variant = Variant {
     name: "loss/correct_rows",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/loss/correct_rows.spv"),
+    spv_hash: "ea05f33ea357fa6e",
+    needs: Caps::NONE,
+    shared_bytes: 1024,
+    local_size: [128, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `correct_rows_portable` of `loss/correct.slang`.
+pub(super) const CORRECT_ROWS_LONG: Variant = Variant {
+    family: "correct_rows_long",
+    name: "loss/correct_rows_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/loss/correct_rows_long.spv"),
     spv_hash: "ea05f33ea357fa6e",
     needs: Caps::NONE,
     shared_bytes: 1024,

@@ -17,11 +17,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "118be6c0d1548c52";
+pub const LOCK_HASH: &str = "848fae95f855f4ff";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 142] = [
+pub static REGISTRY: [Variant; 139] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -69,33 +69,29 @@ pub static REGISTRY: [Variant; 142] = [
     reduce::ROW_SUM_CPU,
     reduce::ROW_SUM_SUBGROUP,
     reduce::ROW_SUM,
-    reduce::ROW_SUM_LONG_CPU,
     reduce::ROW_SUM_LONG,
     reduce::COLUMN_SUM_CPU,
     reduce::COLUMN_SUM,
     reduce::ARGMAX_CPU,
     reduce::ARGMAX,
+    reduce::ARGMAX_LONG,
     norm::RMS_NORM_CPU,
     norm::RMS_NORM_SUBGROUP,
     norm::RMS_NORM,
-    norm::RMS_NORM_LONG_CPU,
     norm::RMS_NORM_LONG,
     norm::RMS_NORM_BACKWARD_CPU,
     norm::RMS_NORM_BACKWARD_SUBGROUP,
     norm::RMS_NORM_BACKWARD,
-    norm::RMS_NORM_BACKWARD_LONG_CPU,
     norm::RMS_NORM_BACKWARD_LONG,
     norm::RMS_NORM_BACKWARD_GAIN_CPU,
     norm::RMS_NORM_BACKWARD_GAIN,
     norm::LAYER_NORM_CPU,
     norm::LAYER_NORM_SUBGROUP,
     norm::LAYER_NORM,
-    norm::LAYER_NORM_LONG_CPU,
     norm::LAYER_NORM_LONG,
     norm::LAYER_NORM_BACKWARD_CPU,
     norm::LAYER_NORM_BACKWARD_SUBGROUP,
     norm::LAYER_NORM_BACKWARD,
-    norm::LAYER_NORM_BACKWARD_LONG_CPU,
     norm::LAYER_NORM_BACKWARD_LONG,
     norm::LAYER_NORM_BACKWARD_AFFINE_CPU,
     norm::LAYER_NORM_BACKWARD_AFFINE,
@@ -109,6 +105,7 @@ pub static REGISTRY: [Variant; 142] = [
     index::EMBEDDING,
     index::EMBEDDING_BACKWARD_CPU,
     index::EMBEDDING_BACKWARD,
+    index::EMBEDDING_BACKWARD_LONG,
     index::ROPE_CPU,
     index::ROPE,
     index::ROPE_BACKWARD_TABLE_CPU,
@@ -124,7 +121,6 @@ pub static REGISTRY: [Variant; 142] = [
     loss::LOG_SUM_EXP_CPU,
     loss::LOG_SUM_EXP_SUBGROUP,
     loss::LOG_SUM_EXP,
-    loss::LOG_SUM_EXP_LONG_CPU,
     loss::LOG_SUM_EXP_LONG,
     loss::CROSS_ENTROPY,
     loss::CROSS_ENTROPY_SCALED,
@@ -133,6 +129,7 @@ pub static REGISTRY: [Variant; 142] = [
     loss::INVERSE_COUNT,
     loss::CORRECT_ROWS_CPU,
     loss::CORRECT_ROWS,
+    loss::CORRECT_ROWS_LONG,
     sampling::SAMPLE_CPU,
     sampling::SAMPLE_PORTABLE,
     optim::ADAMW_CPU,
