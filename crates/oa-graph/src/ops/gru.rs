@@ -146,7 +146,7 @@ fn launch_forward(call: &OpCall, variant: &Variant) -> Launch {
 }
 
 fn launch_backward(call: &OpCall, variant: &Variant) -> Launch {
-    launch(sizes(call.inputs[1].shape), call.attrs.int[0] as u32, variant)
+    launch(sizes(call.inputs[1].shape), call.attrs.int[0], variant)
 }
 
 fn launch(sizes: [usize; 3], direct: u32, variant: &Variant) -> Launch {

@@ -164,9 +164,9 @@ fn backward_reference(inputs: &[HostTensor], _: &Attrs) -> Vec<HostTensor> {
         let mut dh = vec![0.0; hidden];
         for t in (0..steps).rev() {
             let at = (b * steps + t) * hidden;
-            for u in 0..hidden {
+            for (u, dh) in dh.iter().enumerate() {
                 let value = y.data[at + u];
-                d.data[at + u] = (dy.data[at + u] + dh[u]) * (1.0 - value * value);
+                d.data[at + u] = (dy.data[at + u] + dh) * (1.0 - value * value);
             }
             let now = &d.data[at..at + hidden];
             dh = (0..hidden).map(|k| times(&w.data, k, (1, hidden), now)).collect();
