@@ -7,7 +7,7 @@
 use super::attention_gradient::gradients;
 use super::rule::{Inferred, refuse};
 use super::sample::{Sample, signed, uniform};
-use super::{Backward, Launch, Lower, OpCall, OpDef};
+use super::{Backward, Launch, Lower, OpCall, OpDef, turns};
 use crate::attrs::Attrs;
 use crate::error::Result;
 use crate::host::{HostTensor, Spec};
@@ -63,6 +63,9 @@ impl Tensor {
         causal: bool,
     ) -> Result<AttentionOut> {
         let attrs = Attrs::ints(&[causal.into()]);
+        if let Some(sizes) = Sizes::of(self.shape(), k.shape(), &attrs) {
+            turns::check(&ATTENTION, &[self, k], sizes.turns(sizes.keys))?;
+        }
         let mut outputs = Tensor::record(&ATTENTION, attrs, &[self, k, v, offset])?;
         let lse = outputs.pop().expect("attention has two outputs");
         let o = outputs.pop().expect("attention has two outputs");
@@ -95,6 +98,12 @@ impl Sizes {
             && heads.is_multiple_of(kv_heads);
         let causal = attrs.int[0] == 1;
         fits.then_some(Sizes { batch, queries, keys, heads, kv_heads, dim, causal })
+    }
+
+    /// Loop turns of a cpu kernel whose lane walks over `rows` rows of the other side: eight rows
+    /// at a time, twice over the head dimension, four columns a turn and one turn to leave a loop.
+    pub(super) fn turns(&self, rows: usize) -> usize {
+        rows.div_ceil(8) * (8 * self.dim.div_ceil(8) + 4) + 2 * self.dim
     }
 
     /// The push words that every attention kernel takes.

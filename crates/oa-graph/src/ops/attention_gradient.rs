@@ -7,7 +7,7 @@
 use super::attention::{MAX_HEAD_DIM, Sizes, cases, dot};
 use super::rule::{Inferred, refuse};
 use super::sample::{Sample, signed, uniform};
-use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
+use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef, turns};
 use crate::attrs::Attrs;
 use crate::error::Result;
 use crate::host::{HostTensor, Spec};
@@ -71,6 +71,9 @@ pub(super) fn gradients(call: &GradCall) -> Result<Vec<Option<Tensor>>> {
     let dlse = or_zero(&call.douts[1], lse)?;
     let delta = Tensor::record1(&ATTENTION_DELTA, Attrs::NONE, &[&dout, o, &dlse])?;
     let inputs = [q, k, v, &dout, lse, &delta, offset];
+    let sizes = Sizes::of(q.shape(), k.shape(), call.attrs).expect("infer admitted the shapes");
+    let walked = sizes.queries * (sizes.heads / sizes.kv_heads);
+    turns::check(&ATTENTION_DKV, &[q, k], sizes.turns(walked))?;
     let mut gradients = vec![None, None, None, None];
     if call.wanted[0] {
         gradients[0] = Some(Tensor::record1(&ATTENTION_DQ, *call.attrs, &inputs)?);

@@ -5,7 +5,7 @@
 
 use super::rule::{Inferred, refuse};
 use super::sample::{Sample, signed};
-use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
+use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef, turns};
 use crate::attrs::Attrs;
 use crate::error::Result;
 use crate::host::{HostTensor, Spec};
@@ -191,7 +191,42 @@ fn matmul_backward(call: &GradCall) -> Result<Vec<Option<Tensor>>> {
 
 #[track_caller]
 fn record(a: &Tensor, b: &Tensor, ta: bool, tb: bool, flat: bool) -> Result<Tensor> {
-    Tensor::record1(&MATMUL, Attrs::ints(&[ta.into(), tb.into(), flat.into()]), &[a, b])
+    let attrs = Attrs::ints(&[ta.into(), tb.into(), flat.into()]);
+    if let Some(dims) = Dims::of(a.shape(), b.shape(), &attrs)
+        && dims.k > longest_sum(a)
+    {
+        return in_parts(a, b, attrs, dims.k, longest_sum(a));
+    }
+    Tensor::record1(&MATMUL, attrs, &[a, b])
+}
+
+/// Terms of a sum that one dispatch can add: the cpu kernel needs a loop turn for two.
+fn longest_sum(value: &Tensor) -> usize {
+    2 * (turns::most(value) as usize).saturating_sub(2048).max(4)
+}
+
+/// A product whose sums of `k` terms are too long for one dispatch: parts of `most` terms, added.
+fn in_parts(a: &Tensor, b: &Tensor, attrs: Attrs, k: usize, most: usize) -> Result<Tensor> {
+    let [transpose_a, transpose_b, flat] = [0, 1, 2].map(|slot| attrs.int[slot] == 1);
+    let whole_rows = flat && transpose_a;
+    let matrix = |value: &Tensor| match whole_rows {
+        true => value.reshape([value.shape().rows(), value.shape().last()]),
+        false => Ok(value.clone()),
+    };
+    let (a, b) = (matrix(a)?, matrix(b)?);
+    let axis = |value: &Tensor, first: bool| value.shape().rank() - if first { 2 } else { 1 };
+    let (axis_a, axis_b) = (axis(&a, transpose_a), axis(&b, !transpose_b));
+    let mut sum: Option<Tensor> = None;
+    for first in (0..k).step_by(most) {
+        let len = most.min(k - first);
+        let parts = [&a.narrow(axis_a, first, len)?, &b.narrow(axis_b, first, len)?];
+        let part = Tensor::record1(&MATMUL, attrs, &parts)?;
+        sum = Some(match sum {
+            Some(sum) => sum.add(&part)?,
+            None => part,
+        });
+    }
+    Ok(sum.expect("a sum of many terms has a part"))
 }
 
 /// The gradient `dy^T x` of a weight, summed over all rows.
@@ -274,6 +309,9 @@ impl Tensor {
     #[track_caller]
     pub fn linear(&self, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         match bias {
+            Some(bias) if self.shape().last() > longest_sum(self) => {
+                record(self, w, false, true, true)?.add_broadcast(bias)
+            }
             Some(bias) => Tensor::record1(&LINEAR, Attrs::NONE, &[self, w, bias]),
             None => record(self, w, false, true, true),
         }
@@ -331,4 +369,31 @@ fn linear_samples() -> Vec<Sample> {
         s([127, 129].into(), 130).large(),
         s([600, 40].into(), 513).large(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::oracle::evaluate;
+
+    #[test]
+    fn long_sums_in_parts_are_the_product() {
+        for sample in matmul_samples().into_iter().filter(|sample| !sample.large) {
+            let graph = Graph::detached();
+            let host = |index: usize| {
+                let input: &HostTensor = &sample.inputs[index];
+                graph.host(input.spec, input.to_bytes().into()).expect("the sample fits")
+            };
+            let (a, b) = (host(0), host(1));
+            let k = Dims::of(a.shape(), b.shape(), &sample.attrs).expect("it is admitted").k;
+            let whole = Tensor::record1(&MATMUL, sample.attrs, &[&a, &b]).expect("admitted");
+            let parts = in_parts(&a, &b, sample.attrs, k, 3).expect("parts are admitted");
+            let [whole, parts] = &evaluate(&[&whole, &parts])[..] else { panic!("two values") };
+            assert_eq!(whole.spec, parts.spec);
+            for (whole, parts) in whole.data.iter().zip(&parts.data) {
+                assert!((whole - parts).abs() < 1e-12, "{whole} in parts is {parts}");
+            }
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub mod rng;
 pub mod rule;
 pub mod sample;
 pub mod sampling;
+mod turns;
 pub mod update;
 
 use crate::attrs::Attrs;

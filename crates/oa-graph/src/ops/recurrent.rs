@@ -7,7 +7,7 @@
 use super::matmul::weight_gradient;
 use super::rule::{Inferred, refuse};
 use super::sample::{Sample, signed, uniform};
-use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
+use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef, turns};
 use crate::attrs::Attrs;
 use crate::error::Result;
 use crate::host::{HostTensor, Spec};
@@ -59,8 +59,42 @@ impl Tensor {
     /// When the shapes do not fit together or H exceeds [`MAX_HIDDEN`].
     #[track_caller]
     pub fn rnn_tanh(&self, w_hh: &Tensor, b_hh: &Tensor, h0: &Tensor) -> Result<Tensor> {
-        Tensor::record1(&RNN_TANH, Attrs::NONE, &[self, w_hh, b_hh, h0])
+        let run =
+            |x: &Tensor, h0: &Tensor| Tensor::record1(&RNN_TANH, Attrs::NONE, &[x, w_hh, b_hh, h0]);
+        let &[_, _, hidden] = self.shape().dims() else { return run(self, h0) };
+        sequence(self, h0, steps_per_dispatch(hidden, turns::most(self)), run)
     }
+}
+
+/// The whole sequence, at most `most` steps in one `run`.
+fn sequence(
+    x: &Tensor,
+    h0: &Tensor,
+    most: usize,
+    run: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let [batch, steps, hidden] = sizes(x.shape());
+    if steps <= most {
+        return run(x, h0);
+    }
+    let mut whole = run(&x.narrow(1, 0, most)?, h0)?;
+    for first in (most..steps).step_by(most) {
+        let h = whole.narrow(1, first - 1, 1)?.reshape([batch, hidden])?;
+        let part = run(&x.narrow(1, first, most.min(steps - first))?, &h)?;
+        whole = whole.concat(&part, 1)?;
+    }
+    Ok(whole)
+}
+
+/// Steps that one dispatch may take where a driver bounds the turns of a kernel's loops; the cpu
+/// kernel takes a turn more than a loop has iterations.
+fn steps_per_dispatch(hidden: usize, turns: u32) -> usize {
+    if turns == u32::MAX || hidden > MAX_HIDDEN {
+        return usize::MAX;
+    }
+    let pass = 4 * hidden.div_ceil(8) + 2 * hidden.div_ceil(256) + 2;
+    let step = hidden.div_ceil(16) * pass + 2;
+    ((turns as usize).saturating_sub(2 * hidden + 16) / step).max(1)
 }
 
 fn infer_forward(call: &OpCall) -> Inferred {
@@ -204,7 +238,7 @@ fn backward_sample([batch, steps, hidden]: [usize; 3]) -> Sample {
 
 /// `[B, T, H]` of the samples: the small ones, then the large ones.
 const SMALL: [[usize; 3]; 5] = [[1, 1, 1], [2, 3, 5], [3, 4, 8], [1, 5, 7], [9, 2, 3]];
-const LARGE: [[usize; 3]; 4] = [[17, 3, 127], [2, 5, 129], [64, 16, 64], [2, 2, 1024]];
+const LARGE: [[usize; 3]; 5] = [[17, 3, 127], [2, 5, 129], [64, 16, 64], [2, 3, 512], [3, 1, 1024]];
 
 fn forward_samples() -> Vec<Sample> {
     let small = SMALL.into_iter().map(forward_sample);
@@ -214,4 +248,37 @@ fn forward_samples() -> Vec<Sample> {
 fn backward_samples() -> Vec<Sample> {
     let small = SMALL.into_iter().map(backward_sample);
     small.chain(LARGE.into_iter().map(|sizes| backward_sample(sizes).large())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::oracle::evaluate;
+
+    #[test]
+    fn a_sequence_in_parts_is_the_sequence() {
+        let graph = Graph::detached();
+        let sample = forward_sample([3, 7, 5]);
+        let host = |index: usize| {
+            let input: &HostTensor = &sample.inputs[index];
+            graph.host(input.spec, input.to_bytes().into()).expect("the sample fits its shape")
+        };
+        let [x, w, b, h0] = [0, 1, 2, 3].map(host);
+        let run = |x: &Tensor, h: &Tensor| Tensor::record1(&RNN_TANH, Attrs::NONE, &[x, &w, &b, h]);
+        let whole = run(&x, &h0).expect("the sample is admitted");
+        for most in [1, 2, 3, 6, 7] {
+            let parts = sequence(&x, &h0, most, run).expect("parts are admitted");
+            let found = evaluate(&[&whole, &parts]);
+            assert_eq!(found[0], found[1], "at most {most} steps");
+        }
+    }
+
+    #[test]
+    fn bounded_loops_bound_the_steps() {
+        assert_eq!(steps_per_dispatch(64, u32::MAX), usize::MAX);
+        assert_eq!(steps_per_dispatch(1024, 65_000), 1);
+        assert_eq!(steps_per_dispatch(1024, 1), 1);
+        assert!(steps_per_dispatch(64, 65_000) >= 256);
+    }
 }
