@@ -161,12 +161,6 @@ impl Graph {
         }
     }
 
-    /// Turns that all loops of a kernel may take together on this graph's device; every number when
-    /// there is no device.
-    pub(crate) fn loop_turns(&self) -> u32 {
-        self.engine().map_or(u32::MAX, |engine| engine.capabilities().limits.loop_turns)
-    }
-
     /// The engine that executes this graph.
     pub(crate) fn engine(&self) -> Result<Engine> {
         self.engine.get().and_then(Weak::upgrade).map(Engine::from_inner).ok_or(Error::NoEngine)

@@ -5,10 +5,10 @@
 //! a second product with W_hh before it could start.
 
 use super::matmul::weight_gradient;
-use super::recurrent::{before, sizes, times};
+use super::recurrent::{before, sequence, sizes, times};
 use super::rule::{Inferred, refuse};
 use super::sample::{Sample, signed, uniform};
-use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
+use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef, turns};
 use crate::attrs::Attrs;
 use crate::error::Result;
 use crate::host::{HostTensor, Spec};
@@ -66,43 +66,26 @@ impl Tensor {
     /// When the shapes do not fit together or H exceeds [`MAX_HIDDEN`].
     #[track_caller]
     pub fn gru(&self, w_hh: &Tensor, b_hh: &Tensor, h0: &Tensor) -> Result<Tensor> {
-        let run = |x: &Tensor, h0: &Tensor| -> Result<Tensor> {
-            Tensor::record1(&GRU, Attrs::NONE, &[x, w_hh, b_hh, h0])
-        };
-        let (&[batch, steps, _], hidden) = (self.shape().dims(), h0.shape().last()) else {
+        let run =
+            |x: &Tensor, h0: &Tensor| Tensor::record1(&GRU, Attrs::NONE, &[x, w_hh, b_hh, h0]);
+        let (&[_, _, _], &[_, hidden]) = (self.shape().dims(), h0.shape().dims()) else {
             return run(self, h0);
         };
-        let most = most_steps(self.graph().loop_turns(), hidden);
-        if steps <= most {
-            return run(self, h0);
-        }
-        let mut y: Option<Tensor> = None;
-        let mut state = h0.clone();
-        for first in (0..steps).step_by(most) {
-            let count = most.min(steps - first);
-            let part = run(&self.narrow(1, first, count)?, &state)?;
-            state = part.narrow(1, count - 1, 1)?.reshape([batch, hidden])?;
-            y = Some(match y {
-                Some(before) => before.concat(&part, 1)?,
-                None => part,
-            });
-        }
-        Ok(y.expect("a sequence of more steps than fit has a first part"))
+        sequence(self, h0, steps_per_dispatch(hidden, turns::most(self)), run)
     }
 }
 
-/// Steps that one dispatch may take on a device whose loops end after so many turns: all of them,
-/// but on a faulty driver. Counts the cpu kernel's loops, whose last test is a turn as well.
-fn most_steps(turns: u32, hidden: usize) -> usize {
-    if turns == u32::MAX {
+/// Steps that one dispatch may take where a driver bounds the turns of a kernel's loops; the cpu
+/// kernel takes a turn more than a loop has iterations.
+fn steps_per_dispatch(hidden: usize, turns: u32) -> usize {
+    if turns == u32::MAX || hidden > MAX_HIDDEN {
         return usize::MAX;
     }
     let pass = |inner: usize| 3 * inner.div_ceil(4) + 2 * inner.div_ceil(256) + 2;
     let forward = hidden.div_ceil(8) * pass(hidden);
     let backward = hidden + 2 + hidden.div_ceil(16) * pass(3 * hidden);
-    let outside = 2 * (hidden + 1) + 1;
     let step = forward.max(backward) + 2;
-    ((turns as usize).saturating_sub(outside) / step).max(1)
+    ((turns as usize).saturating_sub(2 * hidden + 16) / step).max(1)
 }
 
 fn infer_forward(call: &OpCall) -> Inferred {
@@ -317,10 +300,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_drivers_that_end_loops_early_get_shorter_dispatches() {
-        assert_eq!(most_steps(u32::MAX, 512), usize::MAX);
-        assert_eq!(most_steps(65_000, 64), 98);
-        assert_eq!(most_steps(65_000, 512), 1);
-        assert_eq!(most_steps(1, 512), 1);
+    fn bounded_loops_bound_the_steps() {
+        assert_eq!(steps_per_dispatch(512, u32::MAX), usize::MAX);
+        assert_eq!(steps_per_dispatch(512, 65_000), 1);
+        assert_eq!(steps_per_dispatch(512, 1), 1);
+        assert!(steps_per_dispatch(64, 65_000) >= 64);
     }
 }

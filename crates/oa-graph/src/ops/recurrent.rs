@@ -67,13 +67,13 @@ impl Tensor {
 }
 
 /// The whole sequence, at most `most` steps in one `run`.
-fn sequence(
+pub(super) fn sequence(
     x: &Tensor,
     h0: &Tensor,
     most: usize,
     run: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    let [batch, steps, hidden] = sizes(x.shape());
+    let ([batch, steps, _], hidden) = (sizes(x.shape()), h0.shape().last());
     if steps <= most {
         return run(x, h0);
     }
