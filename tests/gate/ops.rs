@@ -22,7 +22,7 @@ use std::sync::Arc;
 const REPEATS: usize = 3;
 
 /// Ops that go over time or hold a whole block: the specification gives them the wider bound.
-const SCANS: &[&str] = &["rnn_tanh", "rnn_tanh_grad", "rnn_tanh_backward"];
+const SCANS: &[&str] = &["rnn_tanh", "rnn_tanh_grad", "rnn_tanh_backward", "gru", "gru_backward"];
 
 /// Trials on the small samples.
 pub fn trials(context: &Arc<Context>) -> Vec<Trial> {

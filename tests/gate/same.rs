@@ -25,6 +25,7 @@ const COMBINING: &[&str] = &[
     "linear",
     "attention",
     "rnn",
+    "gru",
     "sum",
     "mean",
     "norm",

@@ -103,6 +103,7 @@ fn take(
 fn blank_model(architecture: &str) -> Result<ModelConfig, Fault> {
     let models = [
         ModelConfig::Rnn(RnnLmConfig::contract(0)),
+        ModelConfig::Gru(RnnLmConfig::contract(0)),
         ModelConfig::ContractTransformer(ContractTransformerConfig::contract(0)),
         ModelConfig::Transformer(TransformerConfig::default()),
         ModelConfig::ContractMoe(ContractMoeConfig::contract(0)),
@@ -116,7 +117,8 @@ fn blank_model(architecture: &str) -> Result<ModelConfig, Fault> {
 
 fn model_fields(io: &mut impl Fields, model: &mut ModelConfig) -> Result<(), Fault> {
     match model {
-        ModelConfig::Rnn(RnnLmConfig { vocab, width, hidden, layers }) => {
+        ModelConfig::Rnn(config) | ModelConfig::Gru(config) => {
+            let RnnLmConfig { vocab, width, hidden, layers } = config;
             io.field("vocab", vocab)?;
             io.field("width", width)?;
             io.field("hidden", hidden)?;

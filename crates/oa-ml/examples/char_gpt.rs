@@ -1,6 +1,6 @@
 //! A byte-level language model learns the built-in corpus by heart and recites it.
 //!
-//! `cargo run --release -p oa-ml --example char_gpt [rnn|transformer] [steps]`
+//! `cargo run --release -p oa-ml --example char_gpt [rnn|gru|transformer] [steps]`
 
 use oa_ml::data::{ByteTokenizer, DataCursor, TextDataset, Tokenizer, contract_corpus};
 use oa_ml::model::{ContractTransformerConfig, ModelConfig, RnnLmConfig};
@@ -12,6 +12,7 @@ fn main() -> oa_ml::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let config = match arguments.next().as_deref() {
         Some("rnn") => ModelConfig::Rnn(RnnLmConfig::contract(256)),
+        Some("gru") => ModelConfig::Gru(RnnLmConfig::contract(256)),
         _ => ModelConfig::ContractTransformer(ContractTransformerConfig::contract(256)),
     };
     let total_steps = arguments.next().and_then(|steps| steps.parse().ok()).unwrap_or(300);

@@ -49,6 +49,7 @@ pub fn workloads() -> Vec<Workload> {
     let of = |family, config| Workload { family, config, rate: 0.01 };
     vec![
         of("rnn", ModelConfig::Rnn(RnnLmConfig::contract(vocab))),
+        of("gru", ModelConfig::Gru(RnnLmConfig::contract(vocab))),
         of(
             "transformer",
             ModelConfig::ContractTransformer(ContractTransformerConfig::contract(vocab)),

@@ -7,6 +7,7 @@
 pub mod activation;
 pub mod attention;
 pub mod attention_gradient;
+pub mod gru;
 pub mod index;
 mod launch;
 pub mod layout;
@@ -142,6 +143,7 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         attention_gradient::OPS,
         recurrent::OPS,
         moe::OPS,
+        gru::OPS,
         update::OPS,
         sampling::OPS,
     ];

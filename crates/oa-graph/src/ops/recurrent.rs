@@ -67,13 +67,13 @@ impl Tensor {
 }
 
 /// The whole sequence, at most `most` steps in one `run`.
-fn sequence(
+pub(super) fn sequence(
     x: &Tensor,
     h0: &Tensor,
     most: usize,
     run: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    let [batch, steps, hidden] = sizes(x.shape());
+    let ([batch, steps, _], hidden) = (sizes(x.shape()), h0.shape().last());
     if steps <= most {
         return run(x, h0);
     }
@@ -128,7 +128,7 @@ fn infer_backward(call: &OpCall) -> Inferred {
 }
 
 /// Batch, steps and hidden units of the first input.
-fn sizes(shape: Shape) -> [usize; 3] {
+pub(super) fn sizes(shape: Shape) -> [usize; 3] {
     let &[batch, steps, hidden] = shape.dims() else { unreachable!("infer admitted three axes") };
     [batch, steps, hidden]
 }
@@ -157,7 +157,7 @@ fn gradients(call: &GradCall) -> Result<Vec<Option<Tensor>>> {
 }
 
 /// The hidden vectors that each step started from: h0, then all of y but the last.
-fn before(y: &Tensor, h0: &Tensor) -> Result<Tensor> {
+pub(super) fn before(y: &Tensor, h0: &Tensor) -> Result<Tensor> {
     let [batch, steps, hidden] = sizes(y.shape());
     let first = h0.reshape([batch, 1, hidden])?;
     if steps == 1 {
@@ -167,7 +167,7 @@ fn before(y: &Tensor, h0: &Tensor) -> Result<Tensor> {
 }
 
 /// `sum_k w[row, k] h[k]` for element (row, k) at `row * strides.0 + k * strides.1`.
-fn times(w: &[f64], row: usize, strides: (usize, usize), h: &[f64]) -> f64 {
+pub(super) fn times(w: &[f64], row: usize, strides: (usize, usize), h: &[f64]) -> f64 {
     h.iter().enumerate().map(|(k, h)| w[row * strides.0 + k * strides.1] * h).sum()
 }
 

@@ -71,6 +71,13 @@ pub(super) fn rnn() -> Checkpoint {
     }
 }
 
+/// A gated recurrent network without a run.
+pub(super) fn gru() -> Checkpoint {
+    let model = ModelConfig::Gru(RnnLmConfig { vocab: 5, width: 4, hidden: 2, layers: 3 });
+    let shapes: &[(&str, &[usize])] = &[("embed", &[5, 4]), ("rnn.l2.w_hh", &[6, 2])];
+    Checkpoint { model, tensors: tensors(shapes, 7), training: None, ..rnn() }
+}
+
 /// A Transformer with every choice set to its other value.
 pub(super) fn transformer() -> Checkpoint {
     let shapes: &[(&str, &[usize])] = &[("embedding", &[7, 2]), ("b0.attn.w_q", &[2, 2, 1, 3])];

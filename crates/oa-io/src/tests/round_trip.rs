@@ -18,6 +18,7 @@ fn every_field_survives() {
     check(&fixture::rnn());
     check(&fixture::transformer());
     check(&fixture::bare());
+    check(&fixture::gru());
 }
 
 #[test]

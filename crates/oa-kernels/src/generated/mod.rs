@@ -18,11 +18,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "228a70a3fd202129";
+pub const LOCK_HASH: &str = "a23af9df0cfb0d6f";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 158] = [
+pub static REGISTRY: [Variant; 162] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -181,4 +181,8 @@ pub static REGISTRY: [Variant; 158] = [
     moe::GROUPED_TILE32,
     moe::GROUPED_WEIGHTS_CPU,
     moe::GROUPED_WEIGHTS_TILE32,
+    recurrent::GRU_FORWARD_CPU,
+    recurrent::GRU_FORWARD,
+    recurrent::GRU_BACKWARD_CPU,
+    recurrent::GRU_BACKWARD,
 ];

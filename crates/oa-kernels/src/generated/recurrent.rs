@@ -71,3 +71,71 @@ pub(super) const BACKWARD: Variant = Variant {
     spec_ids: &[],
     tile: [1, 1, 1],
 };
+
+/// Entry `forward` of `recurrent/gru_lanes.slang`.
+pub(super) const GRU_FORWARD_CPU: Variant = Variant {
+    family: "gru",
+    name: "recurrent/gru_forward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/recurrent/gru_forward_cpu.spv"),
+    spv_hash: "d80eb7476a76de75",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 6,
+    writes: 0b110000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [16, 1, 1],
+};
+
+/// Entry `forward` of `recurrent/gru_shared.slang`.
+pub(super) const GRU_FORWARD: Variant = Variant {
+    family: "gru",
+    name: "recurrent/gru_forward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/recurrent/gru_forward.spv"),
+    spv_hash: "d8a2b9bd4ecc4f03",
+    needs: Caps::NONE,
+    shared_bytes: 11008,
+    local_size: [128, 1, 1],
+    buffers: 6,
+    writes: 0b110000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
+/// Entry `backward` of `recurrent/gru_lanes.slang`.
+pub(super) const GRU_BACKWARD_CPU: Variant = Variant {
+    family: "gru_backward",
+    name: "recurrent/gru_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/recurrent/gru_backward_cpu.spv"),
+    spv_hash: "8c740093d58642c1",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 9,
+    writes: 0b111000000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [16, 1, 1],
+};
+
+/// Entry `backward` of `recurrent/gru_shared.slang`.
+pub(super) const GRU_BACKWARD: Variant = Variant {
+    family: "gru_backward",
+    name: "recurrent/gru_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/recurrent/gru_backward.spv"),
+    spv_hash: "38a0bcca1da1e315",
+    needs: Caps::NONE,
+    shared_bytes: 11008,
+    local_size: [128, 1, 1],
+    buffers: 9,
+    writes: 0b111000000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};

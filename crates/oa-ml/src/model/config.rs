@@ -4,6 +4,7 @@
 
 pub use super::moe_config::{ContractMoeConfig, MoeLmConfig};
 use crate::error::{ConfigFault, Error, Result};
+use crate::nn::Cell;
 use serde::{Deserialize, Serialize};
 
 /// Which pairs of channels a rotary embedding turns.
@@ -15,7 +16,7 @@ pub enum RopeStyle {
     Half,
 }
 
-/// An Elman network as a language model: embedding, layers, head with bias; no norms.
+/// A recurrent network as a language model: embedding, layers, head with bias; no norms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RnnLmConfig {
     /// Token ids.
@@ -29,13 +30,13 @@ pub struct RnnLmConfig {
 }
 
 impl RnnLmConfig {
-    /// The recurrent network of the teaching contract: width 32, one layer of 64.
+    /// The recurrent networks of the teaching contract: width 32, one layer of 64.
     pub fn contract(vocab: usize) -> RnnLmConfig {
         RnnLmConfig { vocab, width: 32, hidden: 64, layers: 1 }
     }
 
-    fn parameter_count(&self) -> usize {
-        let layer = |input| self.hidden * (input + self.hidden + 2);
+    fn parameter_count(&self, cell: Cell) -> usize {
+        let layer = |input| cell.rows() * self.hidden * (input + self.hidden + 2);
         let deeper = (1..self.layers).map(|_| layer(self.hidden)).sum::<usize>();
         self.vocab * self.width + layer(self.width) + deeper + self.vocab * (self.hidden + 1)
     }
@@ -145,6 +146,8 @@ impl TransformerConfig {
 pub enum ModelConfig {
     /// An Elman language model; with [`RnnLmConfig::contract`] the contract's recurrent network.
     Rnn(RnnLmConfig),
+    /// A language model of gated recurrent units; with [`RnnLmConfig::contract`] the contract's.
+    Gru(RnnLmConfig),
     /// The contract's Transformer.
     ContractTransformer(ContractTransformerConfig),
     /// The dense decoder Transformer.
@@ -160,6 +163,7 @@ impl ModelConfig {
     pub fn architecture(&self) -> &'static str {
         match self {
             ModelConfig::Rnn(_) => "rnn",
+            ModelConfig::Gru(_) => "gru",
             ModelConfig::ContractTransformer(_) => "contract_transformer",
             ModelConfig::Transformer(_) => "transformer",
             ModelConfig::ContractMoe(_) => "contract_moe",
@@ -170,7 +174,7 @@ impl ModelConfig {
     /// Number of token ids.
     pub fn vocab(&self) -> usize {
         match self {
-            ModelConfig::Rnn(config) => config.vocab,
+            ModelConfig::Rnn(config) | ModelConfig::Gru(config) => config.vocab,
             ModelConfig::ContractTransformer(config) => config.vocab,
             ModelConfig::Transformer(config) => config.vocab,
             ModelConfig::ContractMoe(config) => config.vocab,
@@ -181,7 +185,7 @@ impl ModelConfig {
     /// Longest sequence the model has positions for; `None` when it has no such limit.
     pub fn context(&self) -> Option<usize> {
         match self {
-            ModelConfig::Rnn(_) => None,
+            ModelConfig::Rnn(_) | ModelConfig::Gru(_) => None,
             ModelConfig::ContractTransformer(config) => Some(config.context),
             ModelConfig::Transformer(config) => Some(config.context),
             ModelConfig::ContractMoe(config) => Some(config.context),
@@ -192,7 +196,8 @@ impl ModelConfig {
     /// Number of parameters, computed from the configuration alone.
     pub fn parameter_count(&self) -> usize {
         match self {
-            ModelConfig::Rnn(config) => config.parameter_count(),
+            ModelConfig::Rnn(config) => config.parameter_count(Cell::Elman),
+            ModelConfig::Gru(config) => config.parameter_count(Cell::Gru),
             ModelConfig::ContractTransformer(config) => config.parameter_count(),
             ModelConfig::Transformer(config) => config.parameter_count(),
             ModelConfig::ContractMoe(config) => config.parameter_count(),
@@ -203,7 +208,9 @@ impl ModelConfig {
     /// Refuses a configuration that describes no model.
     pub fn validate(&self) -> Result<()> {
         let (sizes, fault) = match self {
-            ModelConfig::Rnn(c) => (vec![c.vocab, c.width, c.hidden, c.layers], None),
+            ModelConfig::Rnn(c) | ModelConfig::Gru(c) => {
+                (vec![c.vocab, c.width, c.hidden, c.layers], None)
+            }
             ModelConfig::ContractTransformer(c) => {
                 let uneven = c.heads > 0 && c.width % c.heads != 0;
                 let fault = ConfigFault::WidthOverHeads { width: c.width, heads: c.heads };
@@ -250,6 +257,7 @@ mod tests {
     fn the_published_sizes_come_out() {
         let count = |config: ModelConfig| config.parameter_count();
         assert_eq!(count(ModelConfig::Rnn(RnnLmConfig::contract(256))), 31_104);
+        assert_eq!(count(ModelConfig::Gru(RnnLmConfig::contract(256))), 43_648);
         let contract = ContractTransformerConfig::contract(256);
         assert_eq!(count(ModelConfig::ContractTransformer(contract)), 25_760);
         assert_eq!(count(ModelConfig::Transformer(TransformerConfig::default())), 857_216);

@@ -20,7 +20,7 @@ pub use routing::RouteStatistics;
 
 use crate::error::{Error, Result};
 use crate::nn::attention::check_context;
-use crate::nn::{Cache, DropoutPass, Pass};
+use crate::nn::{Cache, Cell, DropoutPass, Pass};
 use crate::param::{ParameterStore, Parameters};
 use contract::ContractTransformer;
 use contract_moe::ContractMoe;
@@ -57,7 +57,8 @@ impl ModelConfig {
         self.validate()?;
         let mut store = ParameterStore::new(engine, seed);
         let network = match self {
-            ModelConfig::Rnn(c) => Network::Rnn(RnnLm::new(&mut store.root(), c)?),
+            ModelConfig::Rnn(c) => Network::Rnn(RnnLm::new(&mut store.root(), Cell::Elman, c)?),
+            ModelConfig::Gru(c) => Network::Rnn(RnnLm::new(&mut store.root(), Cell::Gru, c)?),
             ModelConfig::ContractTransformer(c) => Network::ContractTransformer(Box::new(
                 ContractTransformer::new(&mut store.root(), c)?,
             )),

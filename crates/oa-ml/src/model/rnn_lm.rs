@@ -1,9 +1,9 @@
-//! The recurrent language model: embedding, Elman layers, head with bias; no norms.
+//! The recurrent language model: embedding, Elman or gated layers, head with bias; no norms.
 
 use super::config::RnnLmConfig;
 use crate::error::Result;
 use crate::init::Init;
-use crate::nn::{Cache, Embedding, Linear, Pass, Rnn};
+use crate::nn::{Cache, Cell, Embedding, Linear, Pass, Rnn};
 use crate::param::Scope;
 use oa_graph::{Engine, Spec, Tensor};
 
@@ -17,10 +17,10 @@ pub(super) struct RnnLm {
 }
 
 impl RnnLm {
-    pub(super) fn new(scope: &mut Scope<'_>, config: &RnnLmConfig) -> Result<RnnLm> {
+    pub(super) fn new(scope: &mut Scope<'_>, cell: Cell, config: &RnnLmConfig) -> Result<RnnLm> {
         let RnnLmConfig { vocab, width, hidden, layers } = *config;
         let embed = Embedding::new(scope, "embed", [vocab, width], Init::Normal { std: 1.0 })?;
-        let rnn = Rnn::new(&mut scope.scope("rnn"), [width, hidden], layers)?;
+        let rnn = Rnn::new(&mut scope.scope("rnn"), cell, [width, hidden], layers)?;
         let head = Linear::new(scope, "head", [vocab, hidden], Init::fan_in(hidden))?;
         let head = head.with_bias(scope, "head_b", vocab, Init::fan_in(hidden))?;
         Ok(RnnLm { embed, rnn, head, config: *config })

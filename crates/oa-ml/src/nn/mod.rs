@@ -21,7 +21,7 @@ pub use linear::Linear;
 pub use mlp::{GeluMlp, SwiGlu};
 pub use moe::{Moe, MoeConfig, RouterLog};
 pub use norm::{LayerNorm, RmsNorm};
-pub use recurrent::{Rnn, RnnLayer};
+pub use recurrent::{Cell, Rnn, RnnLayer};
 
 /// What a forward pass is for; the default is plain evaluation.
 #[derive(Clone, Copy, Default)]

@@ -1,7 +1,8 @@
-//! Elman networks: `h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)`.
+//! Recurrent networks: Elman, `h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)`, and the gated
+//! recurrent unit.
 //!
 //! The input projection of all time steps is one matrix product; only the hidden product is
-//! sequential.
+//! sequential, and all of its steps are one op. What a cell computes is in that op.
 
 use super::Pass;
 use super::linear::Linear;
@@ -10,9 +11,30 @@ use crate::init::Init;
 use crate::param::{Parameter, Scope};
 use oa_graph::Tensor;
 
+/// What a layer does at each time step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// A tanh of the sum of both products.
+    Elman,
+    /// Reset gate, update gate and candidate; the reset gate multiplies the hidden product with its
+    /// bias.
+    Gru,
+}
+
+impl Cell {
+    /// Rows of the weights for each hidden unit; of several, all units' first rows come first.
+    pub fn rows(self) -> usize {
+        match self {
+            Cell::Elman => 1,
+            Cell::Gru => 3,
+        }
+    }
+}
+
 /// One recurrent layer with two biases.
 #[derive(Clone, Debug)]
 pub struct RnnLayer {
+    cell: Cell,
     input: Linear,
     w_hh: Parameter,
     b_hh: Parameter,
@@ -25,12 +47,17 @@ impl RnnLayer {
     /// # Errors
     ///
     /// When a name is taken.
-    pub fn new(scope: &mut Scope<'_>, inputs: usize, hidden: usize) -> Result<RnnLayer> {
-        let init = Init::fan_in(hidden);
-        let input = Linear::new(scope, "w_ih", [hidden, inputs], init)?;
-        let w_hh = scope.declare("w_hh", [hidden, hidden], init)?;
-        let input = input.with_bias(scope, "b_ih", hidden, init)?;
-        Ok(RnnLayer { input, w_hh, b_hh: scope.declare("b_hh", [hidden], init)?, hidden })
+    pub fn new(
+        scope: &mut Scope<'_>,
+        cell: Cell,
+        [inputs, hidden]: [usize; 2],
+    ) -> Result<RnnLayer> {
+        let (init, rows) = (Init::fan_in(hidden), cell.rows() * hidden);
+        let input = Linear::new(scope, "w_ih", [rows, inputs], init)?;
+        let w_hh = scope.declare("w_hh", [rows, hidden], init)?;
+        let input = input.with_bias(scope, "b_ih", rows, init)?;
+        let b_hh = scope.declare("b_hh", [rows], init)?;
+        Ok(RnnLayer { cell, input, w_hh, b_hh, hidden })
     }
 
     /// Every hidden state `[B, T, hidden]` for `x` `[B, T, inputs]`, starting from `h0`
@@ -42,7 +69,11 @@ impl RnnLayer {
     #[track_caller]
     pub fn forward(&self, x: &Tensor, h0: &Tensor) -> Result<Tensor> {
         let projected = self.input.forward(x)?;
-        Ok(projected.rnn_tanh(&self.w_hh.value(), &self.b_hh.value(), h0)?)
+        let (w_hh, b_hh) = (self.w_hh.value(), self.b_hh.value());
+        Ok(match self.cell {
+            Cell::Elman => projected.rnn_tanh(&w_hh, &b_hh, h0)?,
+            Cell::Gru => projected.gru(&w_hh, &b_hh, h0)?,
+        })
     }
 }
 
@@ -59,10 +90,15 @@ impl Rnn {
     /// # Errors
     ///
     /// When a name is taken.
-    pub fn new(scope: &mut Scope<'_>, [inputs, hidden]: [usize; 2], layers: usize) -> Result<Rnn> {
+    pub fn new(
+        scope: &mut Scope<'_>,
+        cell: Cell,
+        [inputs, hidden]: [usize; 2],
+        layers: usize,
+    ) -> Result<Rnn> {
         let layer = |index| {
             let inputs = if index == 0 { inputs } else { hidden };
-            RnnLayer::new(&mut scope.scope(&format!("l{index}")), inputs, hidden)
+            RnnLayer::new(&mut scope.scope(&format!("l{index}")), cell, [inputs, hidden])
         };
         Ok(Rnn { layers: (0..layers).map(layer).collect::<Result<_>>()? })
     }

@@ -47,6 +47,11 @@ fn the_contract_rnn_learns() {
 }
 
 #[test]
+fn the_contract_gru_learns() {
+    check_learns(ModelConfig::Gru(RnnLmConfig::contract(256)));
+}
+
+#[test]
 fn the_contract_transformer_learns() {
     let config = ContractTransformerConfig::contract(256);
     check_learns(ModelConfig::ContractTransformer(config));

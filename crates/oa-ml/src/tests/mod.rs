@@ -54,7 +54,7 @@ fn batches(rows: usize, sequence: usize) -> Batches {
 }
 
 /// A small model of each architecture, with grouped heads, normed queries and dropout somewhere.
-fn small_models() -> [ModelConfig; 5] {
+fn small_models() -> [ModelConfig; 6] {
     let transformer = TransformerConfig {
         width: 16,
         layers: 2,
@@ -97,6 +97,7 @@ fn small_models() -> [ModelConfig; 5] {
             context: 12,
             ..Default::default()
         }),
+        ModelConfig::Gru(RnnLmConfig { vocab: 256, width: 8, hidden: 12, layers: 2 }),
     ]
 }
 

@@ -131,6 +131,12 @@ fn the_recurrent_model_agrees() {
 }
 
 #[test]
+fn the_gated_model_agrees() {
+    let config = RnnLmConfig { vocab: 29, width: 16, hidden: 16, layers: 2 };
+    check_lm("lm_gru", ModelConfig::Gru(config));
+}
+
+#[test]
 fn the_transformer_agrees() {
     let config = TransformerConfig {
         vocab: 29,

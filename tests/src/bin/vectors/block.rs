@@ -1,4 +1,4 @@
-//! Blocks of several ops: the attention block with rotary positions, the stacked Elman network.
+//! Blocks of several ops: the attention block with rotary positions, stacked recurrent layers.
 
 use crate::runner::{Run, shape};
 use anyhow::{Context, Result, bail};
@@ -52,8 +52,21 @@ pub fn attention(run: &mut Run) -> Result<()> {
     run.gradients(&[(&y, "up.y")], &inputs, BLOCK)
 }
 
-/// Stacked Elman layers with an initial state; the last states are outputs too.
+/// Stacked Elman layers.
 pub fn elman(run: &mut Run) -> Result<()> {
+    recurrent(run, |x, w_hh, b_hh, h0| Ok(x.rnn_tanh(w_hh, b_hh, h0)?))
+}
+
+/// Stacked gated recurrent units.
+pub fn gru(run: &mut Run) -> Result<()> {
+    recurrent(run, |x, w_hh, b_hh, h0| Ok(x.gru(w_hh, b_hh, h0)?))
+}
+
+/// The states of a layer from the projected input, W_hh, b_hh and the first state.
+type Layer = fn(&Tensor, &Tensor, &Tensor, &Tensor) -> Result<Tensor>;
+
+/// Stacked layers with an initial state; the last states are outputs too.
+fn recurrent(run: &mut Run, forward: Layer) -> Result<()> {
     let fixture = run.fixture;
     let x = run.input("in.x")?;
     let h0 = run.input("in.h0")?;
@@ -72,7 +85,7 @@ pub fn elman(run: &mut Run) -> Result<()> {
         let (w_ih, b_ih) = (parameter("w_ih")?, parameter("b_ih")?);
         let (w_hh, b_hh) = (parameter("w_hh")?, parameter("b_hh")?);
         let start = h0.narrow(0, layer, 1)?.reshape([batch, hidden])?;
-        y = y.linear(&w_ih, Some(&b_ih))?.rnn_tanh(&w_hh, &b_hh, &start)?;
+        y = forward(&y.linear(&w_ih, Some(&b_ih))?, &w_hh, &b_hh, &start)?;
         last.push(y.narrow(1, time - 1, 1)?);
         let up = &last_up[layer * batch * hidden..][..batch * hidden];
         seeds.push(run.engine.tensor_f32([batch, 1, hidden], up)?);

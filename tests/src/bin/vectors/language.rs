@@ -19,16 +19,26 @@ use oa_tests::Tolerance;
 use oa_tests::fixture::{Fixture, widen};
 use std::ops::ControlFlow;
 
-/// The recurrent language model.
+/// The language model of Elman layers.
 pub fn rnn(run: &mut Run) -> Result<()> {
-    let size = |key: &str| run.fixture.size(key);
-    let config = RnnLmConfig {
+    let config = recurrent(run.fixture)?;
+    language_model(run, &ModelConfig::Rnn(config))
+}
+
+/// The language model of gated recurrent units.
+pub fn gru(run: &mut Run) -> Result<()> {
+    let config = recurrent(run.fixture)?;
+    language_model(run, &ModelConfig::Gru(config))
+}
+
+fn recurrent(fixture: &Fixture) -> Result<RnnLmConfig> {
+    let size = |key: &str| fixture.size(key);
+    Ok(RnnLmConfig {
         vocab: size("vocab")?,
         width: size("d_model")?,
         hidden: size("hidden")?,
         layers: size("n_layer")?,
-    };
-    language_model(run, &ModelConfig::Rnn(config))
+    })
 }
 
 /// The dense decoder Transformer.

@@ -25,6 +25,8 @@ pub enum Arch {
     Transformer,
     /// Elman network.
     Rnn,
+    /// Gated recurrent units.
+    Gru,
     /// The teaching contract's Transformer, with its fixed sizes.
     ContractTransformer,
     /// The teaching contract's recurrent network, with its fixed sizes.
@@ -33,6 +35,8 @@ pub enum Arch {
     Moe,
     /// The teaching contract's mixture of experts, with its fixed sizes.
     ContractMoe,
+    /// The teaching contract's network of gated recurrent units, with its fixed sizes.
+    ContractGru,
 }
 
 /// How the learning rate moves after the warm-up.
@@ -108,10 +112,10 @@ pub struct Settings {
     /// Width of the residual stream or the embedding [default: 128].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub width: Option<usize>,
-    /// Blocks or recurrent layers [default: transformer and moe 4, rnn 1].
+    /// Blocks or recurrent layers [default: transformer and moe 4, rnn and gru 1].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: Option<usize>,
-    /// rnn: width of the hidden state [default: the width].
+    /// rnn, gru: width of the hidden state [default: the width].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub hidden: Option<usize>,
     /// transformer, moe: attention heads [default: 4].

@@ -89,10 +89,12 @@ impl Arch {
         match self {
             Arch::Transformer => "transformer",
             Arch::Rnn => "rnn",
+            Arch::Gru => "gru",
             Arch::ContractTransformer => "contract-transformer",
             Arch::ContractRnn => "contract-rnn",
             Arch::Moe => "moe",
             Arch::ContractMoe => "contract-moe",
+            Arch::ContractGru => "contract-gru",
         }
     }
 
@@ -113,7 +115,7 @@ impl Arch {
                 "dropout",
                 "context",
             ],
-            Arch::Rnn => &["width", "layers", "hidden", "context"],
+            Arch::Rnn | Arch::Gru => &["width", "layers", "hidden", "context"],
             Arch::Moe => &[
                 "width",
                 "layers",
@@ -127,13 +129,19 @@ impl Arch {
                 "experts",
                 "top-k",
             ],
-            Arch::ContractTransformer | Arch::ContractRnn | Arch::ContractMoe => &[],
+            Arch::ContractTransformer
+            | Arch::ContractRnn
+            | Arch::ContractGru
+            | Arch::ContractMoe => &[],
         }
     }
 
     fn defaults(self) -> Defaults {
         match self {
-            Arch::ContractTransformer | Arch::ContractRnn | Arch::ContractMoe => Defaults {
+            Arch::ContractTransformer
+            | Arch::ContractRnn
+            | Arch::ContractGru
+            | Arch::ContractMoe => Defaults {
                 context: 16,
                 batch: 64,
                 steps: 300,
@@ -141,7 +149,7 @@ impl Arch {
                 warmup: 0,
                 seed: 20_260_714,
             },
-            Arch::Transformer | Arch::Rnn | Arch::Moe => {
+            Arch::Transformer | Arch::Rnn | Arch::Gru | Arch::Moe => {
                 Defaults { context: 64, batch: 12, steps: 200, lr: 0.001, warmup: 20, seed: 0 }
             }
         }
@@ -277,19 +285,13 @@ fn model(settings: &Settings, arch: Arch, context: usize) -> ModelConfig {
                 ..defaults
             })
         }
-        Arch::Rnn => {
-            let width = settings.width.unwrap_or(128);
-            ModelConfig::Rnn(RnnLmConfig {
-                vocab: BYTES,
-                width,
-                hidden: settings.hidden.unwrap_or(width),
-                layers: settings.layers.unwrap_or(1),
-            })
-        }
+        Arch::Rnn => ModelConfig::Rnn(recurrent(settings)),
+        Arch::Gru => ModelConfig::Gru(recurrent(settings)),
         Arch::ContractTransformer => {
             ModelConfig::ContractTransformer(ContractTransformerConfig::contract(BYTES))
         }
         Arch::ContractRnn => ModelConfig::Rnn(RnnLmConfig::contract(BYTES)),
+        Arch::ContractGru => ModelConfig::Gru(RnnLmConfig::contract(BYTES)),
         Arch::Moe => ModelConfig::Moe(moe(settings, context)),
         Arch::ContractMoe => ModelConfig::ContractMoe(ContractMoeConfig::contract(BYTES)),
     }
@@ -316,6 +318,16 @@ fn moe(settings: &Settings, context: usize) -> MoeLmConfig {
         },
         rope_base: settings.rope_base.unwrap_or(defaults.rope_base),
         ..defaults
+    }
+}
+
+fn recurrent(settings: &Settings) -> RnnLmConfig {
+    let width = settings.width.unwrap_or(128);
+    RnnLmConfig {
+        vocab: BYTES,
+        width,
+        hidden: settings.hidden.unwrap_or(width),
+        layers: settings.layers.unwrap_or(1),
     }
 }
 

@@ -36,6 +36,8 @@ fn the_contract_has_its_own_defaults() {
     assert_eq!((plan.training.total_steps, plan.training.seed), (300, 20_260_714));
     assert_eq!(plan.optimizer.lr, 0.01);
     assert_eq!(plan.cursor, DataCursor::CONTRACT);
+    let settings = Settings { arch: Some(Arch::ContractGru), ..settings };
+    assert_eq!(resolve(&settings).unwrap().model.parameter_count(), 43_648);
     let settings = Settings { arch: Some(Arch::ContractTransformer), ..settings };
     assert_eq!(resolve(&settings).unwrap().model.parameter_count(), 25_760);
 }
