@@ -64,7 +64,7 @@ impl Tensor {
     ) -> Result<AttentionOut> {
         let attrs = Attrs::ints(&[causal.into()]);
         if let Some(sizes) = Sizes::of(self.shape(), k.shape(), &attrs) {
-            turns::check(&ATTENTION, &[self, k], sizes.turns(sizes.keys))?;
+            turns::check(&ATTENTION, &[self, k], sizes.turns(sizes.keys, 2))?;
         }
         let mut outputs = Tensor::record(&ATTENTION, attrs, &[self, k, v, offset])?;
         let lse = outputs.pop().expect("attention has two outputs");
@@ -100,10 +100,12 @@ impl Sizes {
         fits.then_some(Sizes { batch, queries, keys, heads, kv_heads, dim, causal })
     }
 
-    /// Loop turns of a cpu kernel whose lane walks over `rows` rows of the other side: eight rows
-    /// at a time, twice over the head dimension, four columns a turn and one turn to leave a loop.
-    pub(super) fn turns(&self, rows: usize) -> usize {
-        rows.div_ceil(8) * (8 * self.dim.div_ceil(8) + 4) + 2 * self.dim
+    /// Loop turns of a cpu kernel whose lane walks over `rows` rows of the other side, eight at a
+    /// time, `passes` times over the head dimension: four columns a turn, and one turn more to
+    /// leave a loop.
+    pub(super) fn turns(&self, rows: usize, passes: usize) -> usize {
+        let chunks = self.dim.div_ceil(8);
+        rows.div_ceil(8) * (passes * (4 * chunks + 1) + 2) + 4 * 8 * chunks
     }
 
     /// The push words that every attention kernel takes.

@@ -73,7 +73,8 @@ pub(super) fn gradients(call: &GradCall) -> Result<Vec<Option<Tensor>>> {
     let inputs = [q, k, v, &dout, lse, &delta, offset];
     let sizes = Sizes::of(q.shape(), k.shape(), call.attrs).expect("infer admitted the shapes");
     let walked = sizes.queries * (sizes.heads / sizes.kv_heads);
-    turns::check(&ATTENTION_DKV, &[q, k], sizes.turns(walked))?;
+    turns::check(&ATTENTION_DQ, &[q, k], sizes.turns(sizes.keys, 3))?;
+    turns::check(&ATTENTION_DKV, &[q, k], sizes.turns(walked, 4))?;
     let mut gradients = vec![None, None, None, None];
     if call.wanted[0] {
         gradients[0] = Some(Tensor::record1(&ATTENTION_DQ, *call.attrs, &inputs)?);
