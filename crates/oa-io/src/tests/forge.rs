@@ -145,8 +145,8 @@ fn tensors_that_lie_are_refused() {
 #[test]
 fn fields_that_lie_are_refused() {
     forge_manifest(
-        |m| m.architecture = "gru".into(),
-        "`gru` is no architecture that this release knows",
+        |m| m.architecture = "lstm".into(),
+        "`lstm` is no architecture that this release knows",
     );
     let slots = "is no list of optimizer slots that this release knows";
     forge_manifest(|m| m.slots.0[1].name = "w".into(), &format!("`m w` {slots}"));
