@@ -22,9 +22,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Provokes one kind of error.
+type Body = fn(&Context, &mut Checks) -> Result<()>;
+
 /// One trial an error.
 pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
-    let cases: [(&str, fn(&Context, &mut Checks) -> Result<()>); 10] = [
+    let cases: [(&str, Body); 10] = [
         ("no_loader", no_loader),
         ("unknown_device", unknown_device),
         ("shape_mismatch", shape_mismatch),

@@ -55,32 +55,39 @@ pub fn ask(context: &Context, probe: &str) -> Result<Numbers> {
     serde_json::from_str(last).with_context(|| format!("the probe printed {last}"))
 }
 
-/// The `oa` command, built from these sources.
+/// The `oa` command of these sources: built where cargo is, else the one beside the gate.
 ///
 /// # Errors
 ///
-/// When it cannot be built.
+/// When it cannot be built or is not there.
 pub fn oa() -> Result<PathBuf> {
     let gate = std::env::current_exe()?;
-    // target/<profile>/deps/gate-… -> target/<profile>
-    let profile =
-        gate.parent().and_then(Path::parent).context("the gate lies in a target folder")?;
-    let program = profile.join("oa");
-    let Some(cargo) = option_env!("CARGO").map(Path::new).filter(|cargo| cargo.exists()) else {
-        // A machine without Rust: the command travels with the gate.
-        ensure!(program.exists(), "{} was not built and cargo is not here", program.display());
-        return Ok(program);
+    let folder = gate.parent().context("the gate lies in a folder")?;
+    let cargo = option_env!("CARGO").map(Path::new).filter(|cargo| cargo.exists());
+    // target/<profile>/deps/gate-… and target/<profile>/oa
+    let program = match (cargo, folder.file_name()) {
+        (Some(cargo), Some(name)) if name == "deps" => {
+            let profile = folder.parent().context("deps lies in a profile's folder")?;
+            build(cargo, profile.ends_with("release"))?;
+            profile.join("oa")
+        }
+        _ => folder.join("oa"),
     };
+    ensure!(program.is_file(), "there is no {}: build the command oa first", program.display());
+    Ok(program)
+}
+
+fn build(cargo: &Path, release: bool) -> Result<()> {
     let mut build = Command::new(cargo);
     build.args(["build", "--quiet", "--package", "oa", "--bin", "oa"]);
-    if profile.file_name().is_some_and(|name| name == "release") {
+    if release {
         build.arg("--release");
     }
     let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).output().context("running cargo")?;
     if !built.status.success() {
         bail!("oa does not build: {}", String::from_utf8_lossy(&built.stderr));
     }
-    Ok(program)
+    Ok(())
 }
 
 /// What a finished command printed and how it ended.

@@ -16,11 +16,13 @@ use std::sync::Arc;
 /// Steps after which the two modes are compared.
 const BOTH: u64 = 20;
 
+/// What is asked of a workload.
+type Body = fn(&Context, &mut Checks, &Workload) -> Result<()>;
+
 /// Two trials a model.
 pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
     let mut trials = Vec::new();
-    let parts: [(&str, fn(&Context, &mut Checks, &Workload) -> Result<()>); 2] =
-        [("modes", modes), ("learns", learns)];
+    let parts: [(&str, Body); 2] = [("modes", modes), ("learns", learns)];
     for workload in contract::workloads() {
         for (part, body) in parts {
             let workload = workload.clone();

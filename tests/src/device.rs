@@ -7,6 +7,7 @@ use crate::report::DeviceRow;
 use oa_graph::engine::{Engine, EngineOptions};
 use oa_vk::{DeviceRequest, Validation};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Exit code of a run whose cases all passed.
 pub const EXIT_PASSED: u8 = 0;
@@ -16,6 +17,10 @@ pub const EXIT_FAILED: u8 = 1;
 pub const EXIT_USAGE: u8 = 2;
 /// Exit code of a run whose device is absent.
 pub const EXIT_NO_DEVICE: u8 = 3;
+
+/// How long a wait may take: a kernel that no device would select may take a software driver many
+/// seconds, and the machine may be busy with a build beside it.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Opens engines on the device that a run was asked for.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +32,7 @@ pub struct Lab {
 impl Lab {
     /// What the engines of this run ask for, with `OA_VALIDATION` as the environment says.
     pub fn request(&self) -> DeviceRequest {
-        let mut request = DeviceRequest::from_env();
+        let mut request = DeviceRequest { deadline: PATIENCE, ..DeviceRequest::from_env() };
         if self.selector.is_some() {
             request.selector = self.selector.clone();
         }
@@ -49,7 +54,7 @@ impl Lab {
     ///
     /// As [`Lab::open`].
     pub fn open_forced(&self, force: BTreeMap<String, String>) -> oa_graph::Result<Engine> {
-        Engine::open(EngineOptions { device: self.request(), force, ..Default::default() })
+        Engine::open(EngineOptions { device: self.request(), force, timeout: PATIENCE })
     }
 
     /// An engine under the validation layer with synchronization validation.
@@ -59,7 +64,7 @@ impl Lab {
     /// As [`Lab::open`].
     pub fn open_validated(&self) -> oa_graph::Result<Engine> {
         let device = DeviceRequest { validation: Validation::Sync, ..self.request() };
-        Engine::open(EngineOptions { device, ..Default::default() })
+        Engine::open(EngineOptions { device, timeout: PATIENCE, ..Default::default() })
     }
 }
 
