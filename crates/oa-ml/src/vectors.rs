@@ -12,14 +12,10 @@ pub(crate) struct Vectors {
 }
 
 impl Vectors {
-    /// Opens `<name>.safetensors` of the folder in `OA_VECTORS`, or of the repository's copy.
+    /// Opens `<name>.safetensors` of the repository's copy.
     pub(crate) fn open(name: &str) -> Vectors {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let folders = ["tests/vectors", "../shared/vectors"].map(|folder| root.join(folder));
-        let file = format!("{name}.safetensors");
-        let path = folders.iter().map(|folder| folder.join(&file)).find(|path| path.exists());
-        let path = path.unwrap_or_else(|| panic!("{file} is in none of {folders:?}"));
-        let bytes = std::fs::read(path).unwrap();
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/vectors");
+        let bytes = std::fs::read(folder.join(format!("{name}.safetensors"))).unwrap();
         let (length, rest) = bytes.split_at(8);
         let length = u64::from_le_bytes(length.try_into().unwrap()) as usize;
         let header = serde_json::from_slice(&rest[..length]).unwrap();
