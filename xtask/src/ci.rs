@@ -40,7 +40,7 @@ impl Options {
 /// A step: its name and what it does.
 type Step = (&'static str, fn(&Prepared) -> Result<Tally>);
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 11] = [
     ("fmt", fmt),
     ("tidy", |_| passed(tidy::run())),
     ("clippy", clippy),
@@ -50,7 +50,6 @@ const STEPS: [Step; 12] = [
     ("deny", deny),
     ("test", |prepared| tests(prepared, Choice::Lavapipe)),
     ("test-second-driver", second_driver),
-    ("test-long", |prepared| test_run::long(&test_run::place(prepared, Choice::Lavapipe, false)?)),
     ("demo", |prepared| show(prepared, Choice::Lavapipe)),
     ("demo-second-driver", second_demo),
 ];

@@ -24,6 +24,9 @@ use std::time::Duration;
 
 /// Plans kept for segments seen before; the oldest is dropped first.
 const PLAN_CACHE: usize = 64;
+/// Device memory that cached plans may hold for their transients, bytes: a loop needs its own plans
+/// only, and a program of many large shapes must not keep them all.
+const PLAN_CACHE_BYTES: u64 = 1 << 30;
 /// Recorded bindings kept per plan.
 const INSTANCE_CACHE: usize = 4;
 
@@ -78,6 +81,24 @@ struct Executor {
 
 /// Constants by contents.
 type Constants = HashMap<(Spec, Box<[u8]>), State>;
+
+impl Executor {
+    /// Drops plans that nobody can ask for, then the oldest ones until `len_bytes` more fit.
+    fn make_room(&mut self, len_bytes: u64) {
+        self.plans.retain(|_, plan| plan.reachable());
+        loop {
+            let held: u64 = self.plans.values().map(|plan| plan.memory.device_bytes()).sum();
+            if self.plans.len() < PLAN_CACHE && held + len_bytes <= PLAN_CACHE_BYTES {
+                return;
+            }
+            let oldest = self.plans.iter().min_by_key(|(_, plan)| plan.used).map(|(key, _)| *key);
+            match oldest {
+                Some(key) => self.plans.remove(&key),
+                None => return,
+            };
+        }
+    }
+}
 
 /// What an engine holds.
 pub(crate) struct EngineInner {
@@ -475,13 +496,8 @@ impl Engine {
         executor.clock += 1;
         let clock = executor.clock;
         if !executor.plans.contains_key(&key) {
-            executor.plans.retain(|_, plan| plan.reachable());
-            if executor.plans.len() >= PLAN_CACHE {
-                let oldest = executor.plans.iter().min_by_key(|(_, plan)| plan.used);
-                let oldest = *oldest.expect("a full cache has an oldest plan").0;
-                executor.plans.remove(&oldest);
-            }
             let program = self.compile(cut.segment.clone(), false)?;
+            executor.make_room(program.placement.arena_bytes + program.inputs_bytes);
             let memory = Memory::new(&self.inner.gpu, &program, &[])?;
             let plan = CachedPlan { program, memory, instances: Vec::new(), used: clock };
             executor.plans.insert(key, plan);

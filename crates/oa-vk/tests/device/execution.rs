@@ -224,9 +224,14 @@ fn slow(gpu: &Gpu, label: &str) -> Event {
             recorder.dispatch(&spin, &slices, &[0, turns], one, "slow kernel").expect("it fits");
         }
         let recorded = recorder.finish().expect("a recording");
-        let start = Instant::now();
-        gpu.submit(&recorded).expect("a submission").wait(LONG).expect("it finishes");
-        if start.elapsed() > Duration::from_millis(100) {
+        // The shortest of three runs counts: a first run compiles, and a busy machine only adds.
+        let run = || {
+            let start = Instant::now();
+            gpu.submit(&recorded).expect("a submission").wait(LONG).expect("it finishes");
+            start.elapsed()
+        };
+        let shortest = [run(), run(), run()].into_iter().min().expect("three runs");
+        if shortest > Duration::from_millis(150) {
             return gpu.submit(&recorded).expect("a submission");
         }
         kernels *= 2;
