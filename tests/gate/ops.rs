@@ -65,7 +65,7 @@ fn variants(op: &OpDef, large: bool) -> Vec<Option<&'static Variant>> {
         return Vec::new();
     }
     let mut variants = Vec::new();
-    for family in families(op, &samples) {
+    for family in families(op, &samples, large) {
         match family {
             None => variants.push(None),
             Some(family) => {
@@ -77,11 +77,18 @@ fn variants(op: &OpDef, large: bool) -> Vec<Option<&'static Variant>> {
     variants
 }
 
-/// The kernel families of an op's small samples.
-fn families(op: &OpDef, samples: &[Sample]) -> BTreeSet<Option<&'static str>> {
+/// The kernel families of an op's small samples; for large ones also the families of long rows,
+/// which only large samples reach.
+fn families(op: &OpDef, samples: &[Sample], large: bool) -> BTreeSet<Option<&'static str>> {
     let small = samples.iter().filter(|sample| !sample.large);
     // A sample that its own op refuses is found when the trial runs.
-    small.map(|sample| family(op, sample).unwrap_or(None)).collect()
+    let mut found: BTreeSet<_> = small.map(|sample| family(op, sample).unwrap_or(None)).collect();
+    if large {
+        let long: Vec<_> = found.iter().flatten().map(|name| format!("{name}_long")).collect();
+        let known = registry().iter().map(|variant| variant.family);
+        found.extend(known.filter(|name| long.iter().any(|long| long == name)).map(Some));
+    }
+    found
 }
 
 fn check(
@@ -103,7 +110,7 @@ fn check(
     let range = engine.capabilities().limits.storage_range_bytes;
     let mut too_large = None;
     let samples = (op.samples)();
-    let known = families(op, &samples);
+    let known = families(op, &samples, large);
     for (index, sample) in samples.iter().enumerate() {
         // The size first: a sample is made when it is looked at.
         if sample.large != large {
