@@ -5,9 +5,9 @@
 //! for large inputs, also along a random direction, which no element escapes.
 
 use oa_graph::graph::Graph;
-use oa_graph::ops::sample::{Sample, Source};
-use oa_graph::ops::{Backward, OpDef, all};
-use oa_graph::{DType, HostTensor, Tensor, grad, oracle};
+use oa_graph::ops::sample::{Sample, Source, signed};
+use oa_graph::ops::{Backward, Lower, OpDef, all, rule};
+use oa_graph::{Attrs, DType, HostTensor, Tensor, grad, oracle};
 
 /// Step of the differences: the rounding error of f64 and the fifth derivative weigh alike here.
 const STEP: f64 = 1.0e-3;
@@ -40,6 +40,44 @@ fn rules_agree_with_finite_differences() {
     println!("{tensors} gradients of {ops} ops compared");
     assert!(tensors > ops, "too few gradients were compared: {tensors} of {ops} ops");
     assert!(faults.is_empty(), "{} gradients are wrong:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// A square whose rule forgets the factor 2 `x`.
+static WRONG: OpDef = OpDef {
+    name: "wrong_square",
+    doc: "`x * x`, with the derivative of `x`.",
+    infer: rule::same1,
+    lower: Lower::View,
+    backward: Backward::Rule(|call| Ok(vec![Some(call.dout().clone())])),
+    reference: |inputs, _| {
+        let squares = inputs[0].data.iter().map(|x| x * x).collect();
+        vec![HostTensor::new(inputs[0].spec, squares)]
+    },
+    samples: || vec![Sample::new(vec![signed([5], 1)], Attrs::NONE)],
+    mutates: &[],
+    in_place: None,
+};
+
+/// The same square whose rule gives nothing at all.
+static SILENT: OpDef = OpDef {
+    name: "silent_square",
+    backward: Backward::Rule(|_| Ok(vec![None])),
+    doc: WRONG.doc,
+    infer: WRONG.infer,
+    lower: Lower::View,
+    reference: WRONG.reference,
+    samples: WRONG.samples,
+    mutates: &[],
+    in_place: None,
+};
+
+#[test]
+fn a_wrong_rule_and_a_silent_one_are_found() {
+    for (op, word) in [(&WRONG, "input 0: error"), (&SILENT, "input 0 (the rule gives none)")] {
+        let faults = check(op, &(op.samples)()[0], &mut 0);
+        assert_eq!(faults.len(), 1, "{}: {faults:?}", op.name);
+        assert!(faults[0].starts_with(word), "{}: {faults:?}", op.name);
+    }
 }
 
 /// The faults of one op on one sample.
