@@ -414,14 +414,7 @@ impl Engine {
         for node in recorded.values.iter().filter_map(Weak::upgrade).chain(recorded.effects.clone())
         {
             node.captured.store(true, Ordering::Release);
-            if let NodeKind::Op { def, inputs, .. } = &node.kind {
-                for &index in def.mutates {
-                    if let NodeKind::State { state, .. } = &inputs[index].node.kind {
-                        let version = state.version.load(Ordering::Acquire);
-                        state.executed.store(version, Ordering::Release);
-                    }
-                }
-            }
+            settle(&node.kind);
         }
         let order: Result<Vec<usize>> = roots.iter().map(|root| kept_index(&cut, root)).collect();
         let program = self.compile(cut.segment, true)?;
@@ -570,7 +563,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Marks the changes of an executed node as done.
+/// Marks the changes of a node as done: it was executed, or its plan counts each replay's changes.
 fn settle(kind: &NodeKind) {
     let NodeKind::Op { def, inputs, .. } = kind else { return };
     for &index in def.mutates {

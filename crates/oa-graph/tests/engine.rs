@@ -179,3 +179,17 @@ fn a_chain_of_ten_thousand_ops_needs_no_deep_stack() {
     assert_eq!(x.to_vec_f32().unwrap(), [10_000.0, 10_001.0, 10_002.0]);
     drop(x);
 }
+
+#[test]
+fn cached_plans_hold_a_bounded_amount_of_memory() {
+    let engine = engine();
+    let big = engine.zeros([1 << 24]).unwrap();
+    for turn in 1..=20 {
+        let sum = big.affine(1.0, turn as f32).unwrap().sum().unwrap();
+        assert_eq!(sum.item().unwrap(), (turn << 24) as f32);
+    }
+    let held = engine.gpu().memory().allocated_bytes >> 20;
+    assert_eq!(engine.plans_compiled(), 20, "each turn has a plan with a 64 MiB transient");
+    assert!(held <= 1024 + 128, "{held} MiB are held: 1 GiB of plans, the value, and a margin");
+    clean(&engine);
+}

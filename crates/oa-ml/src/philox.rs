@@ -2,24 +2,10 @@
 //!
 //! A number is a pure function of (seed, stream, step, element), so initial weights and data orders
 //! are the same on every driver and a resumed run needs no generator state. The device has its own
-//! implementation for dropout and sampling, under the same addressing.
+//! implementation for dropout and sampling, under the same addressing. The generator itself is the
+//! reference of the device's.
 
-const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-
-/// One block of four random words.
-pub fn block(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
-    for round in 0..10 {
-        if round > 0 {
-            key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
-        }
-        let a = u64::from(MULTIPLIERS[0]) * u64::from(counter[0]);
-        let b = u64::from(MULTIPLIERS[1]) * u64::from(counter[2]);
-        let (high_a, high_b) = ((a >> 32) as u32, (b >> 32) as u32);
-        counter = [high_b ^ counter[1] ^ key[0], b as u32, high_a ^ counter[3] ^ key[1], a as u32];
-    }
-    counter
-}
+pub use oa_graph::ops::rng::block;
 
 /// The random words of one (seed, stream, step).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

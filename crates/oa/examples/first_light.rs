@@ -6,30 +6,23 @@
 //! loads the file and must generate the same bytes. Each check that fails ends the program with
 //! exit code 1.
 
+use oa::ml::contract::{
+    ACCURACY, ROWS, SEED, SEQUENCE, STEPS, continuation, expected_continuation,
+};
 use oa::ml::data::{ByteTokenizer, DataCursor, TextDataset, Tokenizer, contract_corpus};
 use oa::ml::model::ContractTransformerConfig;
 use oa::ml::train::RunIdentity;
 use oa::{Engine, io, ml, picture};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The teaching contract: what every run of it shares.
-const STEPS: u64 = 300;
-const ROWS: usize = 64;
-const SEQUENCE: usize = 16;
+/// Learning rate of the teaching contract's Transformer.
 const LEARNING_RATE: f64 = 0.01;
-const SEED: u64 = 20_260_714;
-
-/// Share of the text's bytes that the trained model must predict.
-const ACCURACY: f64 = 0.90;
-/// Bytes that it must continue the text by.
-const CONTINUATION: usize = 80;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -85,7 +78,7 @@ fn train(folder: &Path) -> Outcome<()> {
 
     let measured = ml::evaluate(&model, text.pass(ROWS, SEQUENCE)?)?;
     println!("evaluation: loss {:.4} nats, accuracy {:.3}", measured.loss, measured.accuracy);
-    let continued = continuation(&model, &corpus)?;
+    let continued = continuation(&model)?;
     println!("generated: {:?}", String::from_utf8_lossy(&continued));
 
     let metadata = BTreeMap::from([("example".to_string(), "first_light".to_string())]);
@@ -105,8 +98,7 @@ fn train(folder: &Path) -> Outcome<()> {
     println!("saved {bytes} bytes to {}", model_file(folder).display());
 
     check(measured.accuracy >= ACCURACY, "the model did not learn its text")?;
-    let expected = &corpus[SEQUENCE..SEQUENCE + CONTINUATION];
-    check(continued == expected, "the generated text does not continue the corpus")
+    check(continued == expected_continuation(), "the generated text does not continue the corpus")
 }
 
 /// Loads the file in this fresh process and generates again.
@@ -115,20 +107,11 @@ fn reload(folder: &Path) -> Outcome<()> {
     let checkpoint = io::load(model_file(folder))?;
     let model = checkpoint.model.build(&engine, 0)?;
     model.load(&checkpoint)?;
-    let again = continuation(&model, &contract_corpus())?;
+    let again = continuation(&model)?;
     let before = std::fs::read(text_file(folder))?;
     check(again == before, "the reloaded model generates another text")?;
     println!("a fresh process reloaded the model and generated the same {} bytes", again.len());
     Ok(())
-}
-
-/// What the model continues the start of the corpus with, greedily.
-fn continuation(model: &ml::Model, corpus: &[u8]) -> Outcome<Vec<u8>> {
-    let prompt = ByteTokenizer.encode(&corpus[..SEQUENCE]);
-    let greedy = ml::Sampling::default();
-    let on_token = |_| ControlFlow::Continue(());
-    let ids = ml::Generator::new(model)?.generate(&prompt, CONTINUATION, &greedy, on_token)?;
-    Ok(ByteTokenizer.decode(&ids).ok_or("the model generated an id that is no byte")?)
 }
 
 /// Takes over the losses that have been read, and prints one in fifty.

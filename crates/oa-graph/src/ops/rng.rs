@@ -142,8 +142,9 @@ fn address(seed: u64, stream: u32, first: u64, count: usize) -> [u32; 6] {
     [seed_low, seed_high, stream, first_low, first_high, count as u32]
 }
 
-/// Four words of a block.
-pub(super) fn block(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
+/// Four words of a block, on the host: Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, 2011) for a
+/// key (seed low, seed high) and a counter (block low, block high, stream, step).
+pub fn block(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     let (mut k, mut c) = (key, counter);
     for _ in 0..10 {
         let [p, q] = [(0xD251_1F53u64, c[0]), (0xCD9E_8D57, c[2])].map(|(m, c)| m * u64::from(c));

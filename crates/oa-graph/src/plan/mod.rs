@@ -5,7 +5,7 @@ pub(crate) mod place;
 pub(crate) mod program;
 pub mod report;
 
-use crate::engine::{Engine, EngineInner};
+use crate::engine::{Engine, EngineInner, bump};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::exec::{Bindings, Instance, Kept, Memory};
@@ -13,7 +13,6 @@ use crate::host::Spec;
 use crate::segment::Leaf;
 use program::Program;
 use report::ExecutionReport;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -159,8 +158,7 @@ impl ExecutionPlan {
                     && let Leaf::State { alive, .. } = &segment.leaves[leaf as usize]
                     && let Some(state) = alive.upgrade()
                 {
-                    let version = state.version.fetch_add(1, Ordering::AcqRel) + 1;
-                    state.executed.store(version, Ordering::Release);
+                    bump(&state);
                 }
             }
         }
