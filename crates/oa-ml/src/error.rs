@@ -281,6 +281,16 @@ pub enum Error {
         /// Longest sequence of the model.
         context: usize,
     },
+    /// Packed documents in a model that cannot tell them apart.
+    #[error(
+        "at {site}: {architecture} does not drop its state where a document starts; give it one document a row, or no starts"
+    )]
+    NoResets {
+        /// The caller's line.
+        site: &'static Location<'static>,
+        /// Name of the architecture.
+        architecture: &'static str,
+    },
     /// Sampling settings outside their range.
     #[error("sampling: {name} is {value}, it must be {allowed}")]
     Sampling {

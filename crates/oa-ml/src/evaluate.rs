@@ -4,6 +4,7 @@ use crate::data::Batch;
 use crate::error::Result;
 use crate::loss;
 use crate::model::Model;
+use crate::nn::Pass;
 
 /// What an evaluation measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,7 +41,10 @@ pub fn evaluate(model: &Model, batches: impl IntoIterator<Item = Batch>) -> Resu
     for batch in batches {
         let count = batch.predictions() as u64;
         let targets = batch.targets_on(model.engine())?;
-        let logits = model.forward(&batch.tokens_on(model.engine())?)?;
+        let starts = batch.starts_on(model.engine())?;
+        let starts = starts.as_ref().filter(|_| model.config().resets_at_starts());
+        let tokens = batch.tokens_on(model.engine())?;
+        let logits = model.head(&model.hidden(&tokens, &Pass { starts, ..Pass::default() })?)?;
         let loss = loss::cross_entropy(&logits, &targets)?;
         let right = logits.correct_rows(&targets)?.sum()?;
         drop(logits);

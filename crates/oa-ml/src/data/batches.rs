@@ -80,13 +80,15 @@ pub struct Batch {
     pub tokens: Vec<u32>,
     /// The token after each token, `[rows, sequence]`; `IGNORE` where nothing is predicted.
     pub targets: Vec<i32>,
+    /// For rows that hold several documents: 1 where a document starts, else 0, `[rows, sequence]`.
+    pub starts: Option<Vec<u32>>,
 }
 
 impl Batch {
     /// A batch of zeros, to be filled.
     pub fn zeroed(rows: usize, sequence: usize) -> Batch {
         let cells = rows * sequence;
-        Batch { rows, sequence, tokens: vec![0; cells], targets: vec![0; cells] }
+        Batch { rows, sequence, tokens: vec![0; cells], targets: vec![0; cells], starts: None }
     }
 
     /// Number of predictions that count.

@@ -23,11 +23,16 @@ pub use moe::{Moe, MoeConfig, RouterLog};
 pub use norm::{LayerNorm, RmsNorm};
 pub use recurrent::{Cell, Rnn, RnnLayer};
 
+use oa_graph::Tensor;
+
 /// What a forward pass is for; the default is plain evaluation.
 #[derive(Clone, Copy, Default)]
 pub struct Pass<'a> {
     /// Dropout masks of a training step; `None` when evaluating.
     pub dropout: Option<DropoutPass<'a>>,
+    /// Where documents start in packed rows, u32 `[B, T]`: 1 at the first token of a document, else
+    /// 0. Layers that carry a state drop it there. Only models that can are given it.
+    pub starts: Option<&'a Tensor>,
     /// Where routers log what they decided; `None` when nobody asks.
     pub routers: Option<&'a RouterLog>,
     /// Device state of a running generation; `None` when a whole sequence is given.

@@ -13,6 +13,9 @@ use oa_graph::{Event, ExecutionPlan, InputId, Spec, Tensor};
 struct PartInputs {
     tokens: Option<InputId>,
     targets: Option<InputId>,
+    starts: Option<InputId>,
+    /// Whether the captured batch said where documents start.
+    packed: bool,
     rows: usize,
     sequence: usize,
 }
@@ -46,6 +49,10 @@ impl CapturedStep {
                 let inputs = StepInputs {
                     tokens: engine.input(&format!("tokens.{part}"), Spec::u32(shape)),
                     targets: engine.input(&format!("targets.{part}"), Spec::i32(shape)),
+                    starts: batch
+                        .starts
+                        .is_some()
+                        .then(|| engine.input(&format!("starts.{part}"), Spec::u32(shape))),
                     step: step.clone(),
                     inverse_count: inverse.clone(),
                     seed,
@@ -60,6 +67,8 @@ impl CapturedStep {
         let part = |(part, batch): (usize, &Batch)| PartInputs {
             tokens: plan.input(&format!("tokens.{part}")),
             targets: plan.input(&format!("targets.{part}")),
+            starts: plan.input(&format!("starts.{part}")),
+            packed: batch.starts.is_some(),
             rows: batch.rows,
             sequence: batch.sequence,
         };
@@ -74,7 +83,9 @@ impl CapturedStep {
         let fits = |(part, batch): (&PartInputs, &Batch)| {
             let cells = batch.rows * batch.sequence;
             let filled = batch.tokens.len() == cells && batch.targets.len() == cells;
-            part.rows == batch.rows && part.sequence == batch.sequence && filled
+            let starts = batch.starts.as_ref().map(Vec::len);
+            let starts = starts == part.packed.then_some(cells);
+            part.rows == batch.rows && part.sequence == batch.sequence && filled && starts
         };
         match batches.iter().zip(&self.parts).find(|(batch, part)| !fits((part, batch))) {
             Some((&Batch { rows, sequence, .. }, _)) => {
@@ -102,6 +113,9 @@ impl CapturedStep {
             [
                 part.tokens.map(|id| (id, bytemuck::cast_slice(&batch.tokens))),
                 part.targets.map(|id| (id, bytemuck::cast_slice(&batch.targets))),
+                part.starts
+                    .zip(batch.starts.as_deref())
+                    .map(|(id, s)| (id, bytemuck::cast_slice(s))),
             ]
         });
         let mut bindings = scalars.into_iter().chain(parts).flatten();
@@ -129,5 +143,5 @@ impl CapturedStep {
     }
 }
 
-/// Bindings kept on the stack: enough for the settings and two parts.
+/// Bindings kept on the stack: enough for the settings and one packed part or two.
 const FEW: usize = 8;

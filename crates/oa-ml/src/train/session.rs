@@ -205,6 +205,7 @@ impl<'a> ItTraining<'a> {
             let inputs = StepInputs {
                 tokens: batch.tokens_on(engine)?,
                 targets: batch.targets_on(engine)?,
+                starts: batch.starts_on(engine)?,
                 step: engine.tensor_u32([1], &[self.step as u32])?,
                 inverse_count: several.then(|| engine.tensor_f32([1], &[inverse])).transpose()?,
                 seed: self.config.seed,
