@@ -335,11 +335,13 @@ fn cursor_fields(io: &mut impl Fields, cursor: &mut DataCursor) -> Result<(), Fa
     let blank = |kind: &str| match kind {
         "contract" => Some(DataCursor::Contract { cursor: 0 }),
         "shuffled" => Some(DataCursor::Shuffled { seed: 0, windows: 0 }),
+        "packed" => Some(DataCursor::packed(0)),
         _ => None,
     };
     let kind = match cursor {
         DataCursor::Contract { .. } => "contract",
         DataCursor::Shuffled { .. } => "shuffled",
+        DataCursor::Packed { .. } => "packed",
     };
     kind_field(io, "data.kind", "order of data", kind, cursor, blank)?;
     match cursor {
@@ -347,6 +349,14 @@ fn cursor_fields(io: &mut impl Fields, cursor: &mut DataCursor) -> Result<(), Fa
         DataCursor::Shuffled { seed, windows } => {
             io.field("data.seed", seed)?;
             io.field("data.windows", windows)
+        }
+        DataCursor::Packed { seed, epoch, document, token, gathering, taken } => {
+            io.field("data.seed", seed)?;
+            io.field("data.epoch", epoch)?;
+            io.field("data.document", document)?;
+            io.field("data.token", token)?;
+            io.field("data.gathering", gathering)?;
+            io.field("data.taken", taken)
         }
     }
 }

@@ -309,6 +309,9 @@ pub enum Error {
         /// Tokens of a prompt that differs.
         other: usize,
     },
+    /// A text could not be read. Boxed, so that results stay small.
+    #[error(transparent)]
+    Data(Box<crate::data::DataFault>),
     /// Recording or executing failed. Boxed, so that results stay small.
     #[error(transparent)]
     Graph(Box<oa_graph::Error>),
