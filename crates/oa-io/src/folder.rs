@@ -79,7 +79,7 @@ impl CheckpointFolder {
         let best = read_best(&self.folder)?;
         // Steps from this one on belong to a run that was left for this one.
         let best = best.filter(|(other, _)| *other < step);
-        let lower = |loss: &f32| best.is_none_or(|(_, lowest)| *loss < lowest);
+        let lower = |loss: &f32| loss.is_finite() && best.is_none_or(|(_, lowest)| *loss < lowest);
         match metrics.and_then(|metrics| metrics.validation_loss).filter(lower) {
             Some(loss) => {
                 let text = format!("{} {loss}\n", name_of(step));

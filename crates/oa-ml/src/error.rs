@@ -260,6 +260,16 @@ pub enum Error {
         /// What it may be.
         allowed: &'static str,
     },
+    /// A count below its range.
+    #[error("{name} is {value}, it must be at least {least}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// Least value.
+        least: u64,
+    },
     /// Parameters of one engine in a session of another.
     #[error("at {site}: the optimizer's parameters live on another engine than the session")]
     OtherEngine {

@@ -37,8 +37,22 @@ impl Evaluation {
 /// As [`Model::forward`].
 #[track_caller]
 pub fn evaluate(model: &Model, batches: impl IntoIterator<Item = Batch>) -> Result<Evaluation> {
+    evaluate_read(model, batches.into_iter().map(Ok))
+}
+
+/// As [`evaluate`], over batches that are read from files.
+///
+/// # Errors
+///
+/// As [`evaluate`], and when a batch could not be read.
+#[track_caller]
+pub fn evaluate_read(
+    model: &Model,
+    batches: impl IntoIterator<Item = Result<Batch>>,
+) -> Result<Evaluation> {
     let (mut nats, mut correct, mut predictions) = (0.0f64, 0.0f64, 0u64);
     for batch in batches {
+        let batch = batch?;
         let count = batch.predictions() as u64;
         let targets = batch.targets_on(model.engine())?;
         let starts = batch.starts_on(model.engine())?;

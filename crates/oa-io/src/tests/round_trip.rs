@@ -132,7 +132,8 @@ fn a_folder_keeps_the_best_beside_the_last_ones() {
         best.map(|(path, loss)| (path.file_name().unwrap().to_str().unwrap().to_owned(), loss))
     };
     let named = |step: u64, loss: f32| Some((format!("step-{step:08}.oam"), loss));
-    assert_eq!(save(1, None), None);
+    assert_eq!(save(0, None), None);
+    assert_eq!(save(1, Some(f32::NAN)), None);
     assert_eq!(save(2, Some(2.5)), named(2, 2.5));
     // The loss of an evaluation that an earlier checkpoint already has makes no second best.
     assert_eq!(save(3, Some(2.5)), named(2, 2.5));

@@ -6,7 +6,7 @@
 
 use super::fault::{DataFault, LineFault};
 use super::lines;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -78,12 +78,12 @@ impl Documents {
     /// # Errors
     ///
     /// [`DataFault`] when something cannot be read, a folder has no file of the chosen endings, or a
-    /// line of JSONL is bad; [`Error::EmptyCorpus`](crate::Error::EmptyCorpus) when there is no
+    /// line of JSONL is bad; [`Error::EmptyCorpus`] when there is no
     /// document.
     pub fn open(path: &Path, config: &SourceConfig) -> Result<Documents> {
         if config.piece_bytes < 16 {
             let (value, least) = (config.piece_bytes as u64, 16);
-            return Err(DataFault::Setting { name: "the length of a piece", value, least }.into());
+            return Err(Error::Setting { name: "the length of a piece", value, least });
         }
         let mut paths = Vec::new();
         let kind = path.metadata().map_err(|error| file("open", path, error))?;
@@ -111,7 +111,7 @@ impl Documents {
             documents.index(path)?;
         }
         if documents.places.is_empty() {
-            return Err(crate::Error::EmptyCorpus);
+            return Err(Error::EmptyCorpus);
         }
         Ok(documents)
     }

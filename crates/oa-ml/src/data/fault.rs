@@ -92,16 +92,6 @@ pub enum DataFault {
         /// Where the document began.
         offset: u64,
     },
-    /// A setting outside its range.
-    #[error("{name} is {value}, it must be at least {least}")]
-    Setting {
-        /// The setting.
-        name: &'static str,
-        /// What was given.
-        value: u64,
-        /// Least value.
-        least: u64,
-    },
     /// The split leaves nothing on one side.
     #[error("of {documents} documents {held} are held back for validation; both sides need one")]
     Split {

@@ -78,7 +78,7 @@ impl PackedText {
     ) -> Result<PackedText> {
         if config.gathered == 0 {
             let name = "the number of gathered rows";
-            return Err(DataFault::Setting { name, value: 0, least: 1 }.into());
+            return Err(Error::Setting { name, value: 0, least: 1 });
         }
         if let Some(separator) = config.separator {
             check_tokens(&[separator], tokenizer.vocab())?;

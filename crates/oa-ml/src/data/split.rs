@@ -4,6 +4,7 @@
 //! a held document is ever trained on.
 
 use super::fault::DataFault;
+use crate::error::{Error, Result};
 use crate::philox::Stream;
 
 /// Stream id of the choice of held documents.
@@ -34,20 +35,16 @@ impl Split {
     /// # Errors
     ///
     /// When one side would be empty, or a part is less than two documents.
-    pub(super) fn of(self, documents: u64) -> Result<Parts, DataFault> {
+    pub(super) fn of(self, documents: u64) -> Result<Parts> {
         if let Split::Every(parts) | Split::LastOf(parts) = self
             && parts < 2
         {
-            return Err(DataFault::Setting {
-                name: "the validation split",
-                value: parts,
-                least: 2,
-            });
+            return Err(Error::Setting { name: "the validation split", value: parts, least: 2 });
         }
         let parts = Parts { split: self, documents };
         let held = parts.held();
         if self != Split::None && (held == 0 || held == documents) {
-            return Err(DataFault::Split { documents, held });
+            return Err(DataFault::Split { documents, held }.into());
         }
         Ok(parts)
     }

@@ -145,8 +145,14 @@ fn a_run_leaves_its_files_and_its_model_can_be_used() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let expected =
-        ["loss.svg", "metrics.csv", "settings.toml", "step-00000016.oam", "step-00000024.oam"];
+    let expected = [
+        "best",
+        "loss.svg",
+        "metrics.csv",
+        "settings.toml",
+        "step-00000016.oam",
+        "step-00000024.oam",
+    ];
     assert_eq!(names, expected);
 
     let measured = place.succeed(&["eval", "run", "--context", "12", "--json"]).json();
@@ -161,6 +167,75 @@ fn a_run_leaves_its_files_and_its_model_can_be_used() {
     let used = place.run(&["train", "--out", "run"]);
     assert_eq!(used.code, Some(2));
     assert!(used.err.contains("continue it with `oa train --resume run`"), "{}", used.err);
+}
+
+/// Two files of text and one of JSONL with a bad line, in a folder.
+fn library(place: &Place) {
+    std::fs::create_dir_all(place.at("texts/more")).unwrap();
+    let lines = |word: &str| {
+        let line = |number: u32| format!("{{\"text\": \"{word} number {number} of many\"}}\n");
+        (0..40).map(line).collect::<String>()
+    };
+    std::fs::write(place.at("texts/a.jsonl"), lines("cat")).unwrap();
+    std::fs::write(place.at("texts/more/b.jsonl"), lines("dog") + "no document\n").unwrap();
+    std::fs::write(place.at("texts/c.txt"), "a text of its own").unwrap();
+    std::fs::write(place.at("texts/d.rs"), "fn none() {}").unwrap();
+}
+
+#[test]
+fn a_streamed_run_resumes_in_the_middle_of_an_epoch_to_the_same_bits() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    library(&place);
+    let flags = ["--data", "texts", "--skip-bad-lines", "--separator", "10"];
+    let started = train(&place, "whole", &flags).events("start").remove(0);
+    assert_eq!(started["documents"]["train"].as_u64().unwrap() + 8, 81, "{started}");
+    assert_eq!((&started["skipped_lines"], &started["files"]), (&1.into(), &3.into()));
+    let mut shorter = RUN.to_vec();
+    let steps = shorter.iter().position(|word| *word == "24").unwrap();
+    shorter[steps] = "13";
+    place.succeed(&[&shorter[..], &flags, &["--out", "halves"]].concat());
+    place.succeed(&["train", "--resume", "halves", "--steps", "24", "--eager"]);
+    check_same(&place, "whole", "halves");
+    let other = train(&place, "straight", &["--data", "texts/a.jsonl", "--seed", "7"]);
+    let losses =
+        |ended: &Ended| ended.events("step").iter().map(|e| e["loss"].clone()).collect::<Vec<_>>();
+    assert_eq!(losses(&other).len(), 24);
+    std::fs::write(place.at("texts/c.txt"), "another text").unwrap();
+    let ended = place.run(&["train", "--resume", "halves", "--steps", "30"]);
+    assert!(ended.err.contains("texts is not the text that the run began with"), "{}", ended.err);
+}
+
+#[test]
+fn a_run_that_no_longer_learns_stops_early_and_keeps_its_best() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let early = ["--eval-every", "1", "--patience", "2", "--min-delta", "0.5", "--keep", "1"];
+    let mut run: Vec<&str> = RUN.to_vec();
+    for (flag, value) in [("--eval-every", "1"), ("--lr", "0.3"), ("--steps", "60")] {
+        let at = run.iter().position(|word| *word == flag).unwrap();
+        run[at + 1] = value;
+    }
+    let ended = place.succeed(&[&run[..], &early[2..], &["--out", "run"]].concat());
+    let done = ended.events("done").remove(0);
+    assert_eq!(done["stopped_early"], true, "{done}");
+    let step = done["step"].as_u64().unwrap();
+    assert!(step < 60, "{done}");
+    let evaluations = ended.events("evaluation");
+    let losses: Vec<f64> = evaluations.iter().map(|e| e["loss"].as_f64().unwrap()).collect();
+    assert_eq!(losses.len() as u64, step);
+    let lowest = losses.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).unwrap();
+    let best = format!("run/step-{:08}.oam", lowest.0 + 1);
+    assert_eq!(done["best_file"], best.as_str());
+    assert!(place.at(&best).exists());
+    let kept = std::fs::read_dir(place.at("run")).unwrap();
+    let kept =
+        kept.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "oam"));
+    assert_eq!(kept.count(), if lowest.0 as u64 + 1 == step { 1 } else { 2 });
 }
 
 #[test]

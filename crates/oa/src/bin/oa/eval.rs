@@ -27,7 +27,10 @@ pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
     let context = flags.context.or(model.config().context()).unwrap_or(FREE_CONTEXT);
     let started = Instant::now();
     let measured = match flags.batches {
-        Some(count) => windows(&model, &view, flags.batch, context, count, bar(count))?,
+        Some(count) => {
+            let (sizes, bar) = ([flags.batch, context, count], bar(count));
+            windows(&model, &view, sizes, &bar).explain("cannot evaluate")?
+        }
         None => pass(&model, &view, flags.batch, context)?,
     };
     tell(common, &file, &measured, started.elapsed().as_secs_f64())
@@ -47,18 +50,12 @@ fn part(data: &TextDataset, flags: &EvalFlags) -> TokenView {
 pub fn windows(
     model: &Model,
     view: &TokenView,
-    batch: usize,
-    context: usize,
-    count: usize,
-    bar: ProgressBar,
-) -> Result<Evaluation, Failure> {
-    let cursor = DataCursor::shuffled(WINDOWS_SEED);
-    let batches = view.batches(batch, context, cursor).explain("cannot evaluate")?;
-    let batches = std::iter::repeat_with({
-        let mut batches = batches;
-        move || batches.next_batch()
-    });
-    measure(model, batches.take(count), &bar)
+    [rows, sequence, count]: [usize; 3],
+    bar: &ProgressBar,
+) -> oa::ml::Result<Evaluation> {
+    let mut batches = view.batches(rows, sequence, DataCursor::shuffled(WINDOWS_SEED))?;
+    let batches = std::iter::repeat_with(move || batches.next_batch());
+    measure(model, batches.take(count), bar)
 }
 
 fn pass(
@@ -69,7 +66,7 @@ fn pass(
 ) -> Result<Evaluation, Failure> {
     let batches = view.pass(batch, context).explain("cannot evaluate")?;
     let count = (view.tokens().len() - 1).div_ceil(context).div_ceil(batch);
-    measure(model, batches, &bar(count))
+    measure(model, batches, &bar(count)).explain("the evaluation stopped")
 }
 
 /// A bar of that many batches.
@@ -83,10 +80,10 @@ fn measure(
     model: &Model,
     batches: impl Iterator<Item = Batch>,
     bar: &ProgressBar,
-) -> Result<Evaluation, Failure> {
+) -> oa::ml::Result<Evaluation> {
     let measured = oa::ml::evaluate(model, bar.wrap_iter(batches));
     bar.finish_and_clear();
-    measured.explain("the evaluation stopped")
+    measured
 }
 
 fn tell(common: &Common, file: &Path, measured: &Evaluation, seconds: f64) -> Result<(), Failure> {

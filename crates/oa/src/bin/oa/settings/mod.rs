@@ -8,7 +8,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use resolve::{Mode, Plan, Routine, resolve};
+pub use resolve::{Mode, Plan, Routine, Streamed, resolve};
 
 use crate::failure::{End, Failure};
 use clap::ValueEnum;
@@ -88,9 +88,34 @@ pub enum Order {
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
-    /// The text to learn; without it, the built-in corpus.
-    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    /// The text to learn; without it, the built-in corpus. A folder, and JSONL with a document a
+    /// line, are streamed.
+    #[arg(long, value_name = "FILE|FOLDER", help_heading = "Data")]
     pub data: Option<PathBuf>,
+    /// Read a text document by document instead of all at once, for texts that do not fit in memory.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Data")]
+    pub stream: Option<bool>,
+    /// streamed: endings of the files of a folder [default: txt,md,jsonl,ndjson].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Data")]
+    pub extensions: Option<Vec<String>>,
+    /// streamed: field of a JSONL object that is the document [default: text].
+    #[arg(long, value_name = "NAME", help_heading = "Data")]
+    pub field: Option<String>,
+    /// streamed: leave out lines of JSONL that hold no document, and say how many.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Data")]
+    pub skip_bad_lines: Option<bool>,
+    /// streamed: a token that follows each document [default: none].
+    #[arg(long, value_name = "TOKEN", help_heading = "Data")]
+    pub separator: Option<u32>,
+    /// streamed: predict the first token of a document from the one before.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Data")]
+    pub across: Option<bool>,
+    /// streamed: of each N documents one validates [default: 10].
+    #[arg(long, value_name = "N", help_heading = "Data")]
+    pub validate_one_in: Option<u64>,
     /// Train and evaluate on all of the text, for texts to be learned by heart. Otherwise the last
     /// tenth validates.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -213,6 +238,12 @@ pub struct Settings {
     /// Batches of an evaluation, the same random windows each time [default: 20].
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub eval_batches: Option<usize>,
+    /// End the run at the Nth evaluation in a row without a lower loss [default: never].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub patience: Option<u32>,
+    /// What counts as lower for --patience, in nats [default: 0].
+    #[arg(long, value_name = "X", help_heading = "Run")]
+    pub min_delta: Option<f64>,
     /// How steps execute; the flags are --captured and --eager.
     #[arg(skip)]
     pub mode: Option<Mode>,
@@ -251,6 +282,7 @@ impl Settings {
             ("beta1", self.beta1),
             ("beta2", self.beta2),
             ("eps", self.eps),
+            ("min-delta", self.min_delta),
         ];
         match numbers.into_iter().find(|(_, number)| number.is_some_and(|x| !x.is_finite())) {
             Some((key, number)) => {

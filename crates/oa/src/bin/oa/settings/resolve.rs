@@ -2,14 +2,14 @@
 
 use super::{Arch, Fall, Order, Rope, ScheduleKind, Settings};
 use crate::failure::{Explain, Failure};
-use oa::ml::data::DataCursor;
+use oa::ml::data::{DataCursor, SourceConfig};
 use oa::ml::model::{
     ContractMoeConfig, ContractTransformerConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
     TransformerConfig,
 };
 use oa::ml::{AdamWConfig, DecayShape, ItTrainingConfig, ModelConfig, Schedule};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Token ids of the byte tokenizer.
 const BYTES: usize = 256;
@@ -26,7 +26,7 @@ pub enum Mode {
 }
 
 /// What a run does beside its arithmetic: the part of a plan that a checkpoint keeps as metadata.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Routine {
     /// The text; the built-in corpus when there is none.
@@ -47,7 +47,41 @@ pub struct Routine {
     pub eval_batches: usize,
     /// How steps execute.
     pub mode: Mode,
+    /// Evaluations without a lower loss that end the run.
+    #[serde(default)]
+    pub patience: Option<u32>,
+    /// What counts as lower, in nats.
+    #[serde(default)]
+    pub min_delta: f64,
+    /// How documents are read, when the text is streamed.
+    #[serde(default)]
+    pub streamed: Option<Streamed>,
 }
+
+/// How the documents of a streamed text are found and split.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Streamed {
+    /// Endings of the files of a folder.
+    pub extensions: Vec<String>,
+    /// Field of a JSONL object that is the document.
+    pub field: String,
+    /// Whether bad lines are left out.
+    pub skip_bad_lines: bool,
+    /// A token that follows each document.
+    pub separator: Option<u32>,
+    /// Whether the first token of a document is predicted.
+    pub across: bool,
+    /// Of this many documents one validates.
+    pub validate_one_in: u64,
+}
+
+/// Settings that only a streamed text has a use for.
+const STREAMED: &[&str] =
+    &["extensions", "field", "skip-bad-lines", "separator", "across", "validate-one-in"];
+
+/// Settings that a streamed text has no use for.
+const WINDOWS: &[&str] = &["whole", "order"];
 
 /// A run, with every setting decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,6 +211,7 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
     let steps = settings.steps.unwrap_or(defaults.steps);
     let seed = settings.seed.unwrap_or(defaults.seed);
     let built_in = settings.data.is_none();
+    let streamed = streamed(settings)?;
     let order = match settings.order {
         Some(order) => order,
         None if built_in => Order::Contract,
@@ -192,7 +227,15 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
         eval_every: settings.eval_every.unwrap_or(100),
         eval_batches: settings.eval_batches.unwrap_or(20),
         mode: settings.mode.unwrap_or_default(),
+        patience: settings.patience,
+        min_delta: settings.min_delta.unwrap_or(0.0),
+        streamed,
     };
+    positive("patience", u64::from(routine.patience.unwrap_or(1)))?;
+    if settings.min_delta.is_some() && routine.patience.is_none() {
+        let remedy = "leave it out, or give --patience";
+        return Err(useless("min-delta", "a run without --patience", remedy.into()));
+    }
     positive("batch", routine.batch as u64)?;
     positive("context", routine.context as u64)?;
     positive("steps", steps)?;
@@ -211,6 +254,7 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
         },
         optimizer: optimizer(settings, defaults.lr),
         cursor: match order {
+            _ if routine.streamed.is_some() => DataCursor::packed(seed),
             Order::Contract => DataCursor::CONTRACT,
             Order::Shuffled => DataCursor::shuffled(seed),
         },
@@ -252,6 +296,41 @@ fn refuse_useless(settings: &Settings, arch: Arch) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// How documents are read, if they are; refuses the settings of the other way.
+fn streamed(settings: &Settings) -> Result<Option<Streamed>, Failure> {
+    let lines = |path: &Path| path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson");
+    let needed = settings.data.as_deref().is_some_and(|path| path.is_dir() || lines(path));
+    let wanted = settings.stream.unwrap_or(needed);
+    if needed && !wanted {
+        return Err(useless("stream=false", "a folder or JSONL", "leave it out".into()));
+    }
+    if wanted && settings.data.is_none() {
+        let remedy = "leave it out, or give a text with --data";
+        return Err(useless("stream", "the built-in corpus", remedy.into()));
+    }
+    let (others, who, remedy) = match wanted {
+        true => (WINDOWS, "a streamed text", "leave it out"),
+        false => (STREAMED, "a text in memory", "leave it out, or add --stream"),
+    };
+    let given = settings.given();
+    if let Some(key) = others.iter().find(|key| given.contains_key(**key)) {
+        return Err(useless(key, who, remedy.into()));
+    }
+    let defaults = SourceConfig::default();
+    let one_in = settings.validate_one_in.unwrap_or(10);
+    if one_in < 2 {
+        return Err(out_of_range("validate-one-in", one_in as f64, "at least 2"));
+    }
+    Ok(wanted.then(|| Streamed {
+        extensions: settings.extensions.clone().unwrap_or(defaults.extensions),
+        field: settings.field.clone().unwrap_or(defaults.field),
+        skip_bad_lines: settings.skip_bad_lines.unwrap_or(false),
+        separator: settings.separator,
+        across: settings.across.unwrap_or(false),
+        validate_one_in: one_in,
+    }))
 }
 
 fn useless(key: &str, choice: &str, remedy: String) -> Failure {

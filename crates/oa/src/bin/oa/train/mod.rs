@@ -3,10 +3,11 @@
 //! Everything that decides a bit comes from the settings of a fresh run or from the checkpoint of a
 //! resumed one; nothing is taken from the folder but its newest file.
 
-mod metrics;
+mod drawing;
 mod run;
 mod show;
 mod start;
+mod texts;
 
 use crate::failure::Failure;
 use crate::flags::{Common, TrainFlags};

@@ -1,10 +1,11 @@
 //! Where a run starts: from settings, or from a checkpoint.
 
+use super::texts::Text;
 use crate::failure::{End, Failure};
 use crate::flags::TrainFlags;
 use crate::open;
 use crate::settings::{Arch, Mode, Plan, Routine, Settings, resolve};
-use oa::io::{CheckpointFolder, Digest};
+use oa::io::CheckpointFolder;
 use oa::ml::checkpoint::TrainingState;
 use oa::ml::{Checkpoint, ItTrainingConfig};
 use std::collections::BTreeMap;
@@ -12,15 +13,25 @@ use std::path::{Path, PathBuf};
 
 /// Metadata entry with the routine of the run, as JSON.
 const ROUTINE: &str = "oa.train";
-/// Metadata entry with the BLAKE3 of the text.
+/// Metadata entry with the BLAKE3 of the text, or the fingerprint of its documents.
 const TEXT: &str = "oa.text";
 /// Metadata entry with the release that wrote the file.
 const RELEASE: &str = "oa.release";
 
 /// Settings that a resumed run may be given anew: none of them decides a bit, but `steps`, which
-/// makes the run longer or shorter.
-const FREE: &[&str] =
-    &["data", "out", "steps", "checkpoint-every", "keep", "eval-every", "eval-batches", "mode"];
+/// makes the run longer or shorter, as does the patience.
+const FREE: &[&str] = &[
+    "data",
+    "out",
+    "steps",
+    "checkpoint-every",
+    "keep",
+    "eval-every",
+    "eval-batches",
+    "patience",
+    "min-delta",
+    "mode",
+];
 
 /// A run that is ready to go.
 pub struct Start {
@@ -29,7 +40,7 @@ pub struct Start {
     /// Folder of the run.
     pub out: PathBuf,
     /// The text.
-    pub text: Vec<u8>,
+    pub text: Text,
     /// The checkpoint it goes on from, and its file.
     pub from: Option<(PathBuf, Checkpoint)>,
     /// What its checkpoints keep beside the state.
@@ -54,7 +65,7 @@ pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
         settings = settings.over(&below);
     }
     let plan = resolve(&settings)?;
-    let text = open::text(settings.data.as_deref())?;
+    let text = text(&plan.routine)?;
     let out = match &settings.out {
         Some(folder) => folder.clone(),
         None => unused_folder(settings.arch.unwrap_or_default()),
@@ -94,8 +105,8 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
         return Err(cannot(cause, "resume it with the program that wrote it"));
     };
     let routine = again(&kept, &settings);
-    let text = open::text(routine.data.as_deref())?;
-    if checkpoint.metadata.get(TEXT) != Some(&Digest::of(&text).to_string()) {
+    let text = text(&routine)?;
+    if checkpoint.metadata.get(TEXT) != Some(&text.identity()) {
         let cause = match &routine.data {
             Some(path) => format!("{} is not the text that the run began with", path.display()),
             None => "the built-in corpus is not the text that the run began with".into(),
@@ -116,7 +127,9 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
         cursor: state.data,
         routine,
     };
-    let metadata = metadata(&plan.routine, &text);
+    let mut notes = checkpoint.metadata.clone();
+    notes.extend(metadata(&plan.routine, &text));
+    let metadata = notes;
     Ok(Start { plan, out, text, from: Some((file, checkpoint)), metadata, record: None })
 }
 
@@ -169,19 +182,29 @@ fn again(kept: &Routine, settings: &Settings) -> Routine {
         keep: settings.keep.unwrap_or(kept.keep),
         eval_every: settings.eval_every.unwrap_or(kept.eval_every),
         eval_batches: settings.eval_batches.unwrap_or(kept.eval_batches),
+        patience: settings.patience.or(kept.patience),
+        min_delta: settings.min_delta.unwrap_or(kept.min_delta),
         mode: settings.mode.unwrap_or(kept.mode),
         ..kept.clone()
     }
 }
 
-fn metadata(routine: &Routine, text: &[u8]) -> BTreeMap<String, String> {
+/// The text that a routine names.
+fn text(routine: &Routine) -> Result<Text, Failure> {
+    match (&routine.data, &routine.streamed) {
+        (Some(path), Some(streamed)) => Text::stream(path, streamed),
+        (data, _) => Ok(Text::Whole(open::text(data.as_deref())?)),
+    }
+}
+
+fn metadata(routine: &Routine, text: &Text) -> BTreeMap<String, String> {
     let mut routine = routine.clone();
     // A resumed run may start in another folder.
     routine.data = routine.data.map(|path| std::path::absolute(&path).unwrap_or(path));
     let routine = serde_json::to_string(&routine).expect("a routine is plain values");
     let entries = [
         (ROUTINE, routine),
-        (TEXT, Digest::of(text).to_string()),
+        (TEXT, text.identity()),
         (RELEASE, env!("CARGO_PKG_VERSION").to_owned()),
     ];
     entries.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
