@@ -311,6 +311,20 @@ pub enum Error {
         /// What it may be.
         allowed: &'static str,
     },
+    /// A stop sequence without anything in it.
+    #[error("stop sequence {index} is empty: it would end every text before it begins")]
+    EmptyStop {
+        /// Which one, counted from 0.
+        index: usize,
+    },
+    /// Not one prompt per row.
+    #[error("a generator of {rows} rows was given {prompts} prompts; it needs one for each row")]
+    Rows {
+        /// Rows of the generator.
+        rows: usize,
+        /// Prompts given.
+        prompts: usize,
+    },
     /// Prompts of one batch differ in length.
     #[error("prompts of one batch have one length: got {first} and {other} tokens")]
     UnevenPrompts {

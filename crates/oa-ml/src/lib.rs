@@ -32,7 +32,7 @@ mod vectors;
 pub use checkpoint::{Checkpoint, CheckpointSink, NamedTensor};
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, evaluate, evaluate_read};
-pub use generate::{Generator, Sampling};
+pub use generate::{Generator, Prompt, Sampling, Stop, TextRequest};
 pub use model::{Model, ModelConfig};
 pub use optim::adamw::{AdamW, AdamWConfig};
 pub use optim::schedule::{DecayShape, Schedule};

@@ -3,6 +3,7 @@
 //! They open the device that `OA_DEVICE` names, or the best one; a software driver will do. A
 //! machine without any Vulkan driver fails them: an absent device is never a pass.
 
+mod fit;
 mod generation;
 mod learning;
 mod parity;
