@@ -164,6 +164,27 @@ fn a_run_leaves_its_files_and_its_model_can_be_used() {
     assert!(text.starts_with("my ") && text.len() == 12, "{text:?}");
     assert_eq!(place.succeed(&generate).out, text);
 
+    let stopped = [&generate[..], &["--stop", &text[6..8]]].concat();
+    let cut = 3 + text[3..].find(&text[6..8]).unwrap();
+    assert_eq!(place.succeed(&stopped).out, text[..cut]);
+    let kept = place.succeed(&[&stopped[..], &["--keep-stop"]].concat()).out;
+    assert_eq!(kept, text[..cut + 2]);
+    std::fs::write(place.at("prompts.txt"), "my \nuncle built\na\n").unwrap();
+    let many = ["generate", "run", "--tokens", "9", "--json"];
+    let several =
+        place.succeed(&[&many[..], &["--prompts", "prompts.txt", "--batch", "2"]].concat());
+    let rows = several.events("generation");
+    assert_eq!(rows.len(), 3);
+    for (number, prompt) in ["my ", "uncle built", "a"].into_iter().enumerate() {
+        let seed = number.to_string();
+        let alone = place.succeed(&[&many[..], &["--prompt", prompt, "--seed", &seed]].concat());
+        assert_eq!(rows[number]["tokens"], alone.json()["tokens"], "{prompt}");
+        assert_eq!(
+            (&rows[number]["number"], &rows[number]["end"]),
+            (&number.into(), &"length".into())
+        );
+    }
+
     let used = place.run(&["train", "--out", "run"]);
     assert_eq!(used.code, Some(2));
     assert!(used.err.contains("continue it with `oa train --resume run`"), "{}", used.err);

@@ -142,6 +142,32 @@ fn bad_streams_end_with_1_before_a_device_is_opened() {
 }
 
 #[test]
+fn bad_requests_for_text_are_refused_before_a_device_is_opened() {
+    let place = Place::new();
+    place.fail(
+        &["generate", "run", "--stop", ""],
+        2,
+        "error: cannot generate\n\
+         cause: --stop is empty: it would end every text before it begins\n\
+         to do: give the text to stop at\n",
+    );
+    std::fs::write(place.at("prompts.txt"), "one\n\nthree\n").unwrap();
+    place.fail(
+        &["generate", "run", "--prompts", "prompts.txt"],
+        1,
+        "error: cannot generate\n\
+         cause: line 2 of prompts.txt is empty\n\
+         to do: give a prompt on each line\n",
+    );
+    let ended = place.run(&["generate", "run", "--prompts", "prompts.txt", "--batch", "0"]);
+    assert!(ended.err.contains("cause: --batch is 0\n"), "{}", ended.err);
+    let ended = place.run(&["generate", "run", "--prompts", "none.txt"]);
+    assert!(ended.err.starts_with("error: cannot read none.txt\n"), "{}", ended.err);
+    let ended = place.run(&["generate", "run", "--prompts", "prompts.txt", "--prompt", "a"]);
+    assert_eq!(ended.code, Some(2));
+}
+
+#[test]
 fn errors_are_json_where_it_is_asked_for() {
     let place = Place::new();
     let ended = place.run(&["inspect", "a.oam", "--json"]);

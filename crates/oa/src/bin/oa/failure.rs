@@ -213,7 +213,9 @@ fn model_remedy(error: &oa::ml::Error) -> (End, &'static str) {
              text for training and evaluation",
         ),
         Cause::Optimizer { .. } | Cause::Setting { .. } => (End::Usage, "change that setting"),
-        Cause::Sampling { .. } | Cause::EmptyPrompt => (End::Usage, "change that flag"),
+        Cause::Sampling { .. } | Cause::EmptyPrompt | Cause::EmptyStop { .. } => {
+            (End::Usage, "change that flag")
+        }
         Cause::TokenOutOfRange { .. } => (End::Failed, "use a text of the model's tokenizer"),
         Cause::Context { .. } => (End::Usage, "use a smaller --context"),
         Cause::NonFinite { .. } | Cause::Stopped { .. } => {
