@@ -125,7 +125,7 @@ impl PackedText {
             return Err(DataFault::Cursor { cursor }.into());
         }
         self.check_length(sequence)?;
-        let line = Line::new(self, Some(seed), [epoch, document, token]);
+        let line = Line::new(self, Walk::Endless(seed), [epoch, document, token]);
         let cells = self.config.gathered * sequence;
         Ok(PackedBatches {
             gathered: Batch {
@@ -155,11 +155,37 @@ impl PackedText {
         rows: usize,
         sequence: usize,
     ) -> Result<impl Iterator<Item = Result<Batch>> + use<>> {
-        check_batch(rows, sequence)?;
         if self.held() == 0 {
             return Err(DataFault::Split { documents: self.documents.count(), held: 0 }.into());
         }
-        let mut line = Line::new(self, None, [0; 3]);
+        self.once(Walk::Held, rows, sequence)
+    }
+
+    /// Batches that cover the training documents once, in their order: all documents, when none is
+    /// held back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyBatch`] as for [`PackedText::batches`]. Batches are errors when a document
+    /// cannot be read.
+    #[track_caller]
+    pub fn pass(
+        &self,
+        rows: usize,
+        sequence: usize,
+    ) -> Result<impl Iterator<Item = Result<Batch>> + use<>> {
+        self.once(Walk::Trained, rows, sequence)
+    }
+
+    #[track_caller]
+    fn once(
+        &self,
+        walk: Walk,
+        rows: usize,
+        sequence: usize,
+    ) -> Result<impl Iterator<Item = Result<Batch>> + use<>> {
+        check_batch(rows, sequence)?;
+        let mut line = Line::new(self, walk, [0; 3]);
         let mut over = false;
         Ok(std::iter::from_fn(move || {
             let mut read = || -> Result<Option<Batch>> {
@@ -180,7 +206,8 @@ impl PackedText {
     /// Refuses a text whose training documents are not longer than a sequence. Reads only as many
     /// as it takes.
     fn check_length(&self, sequence: usize) -> Result<()> {
-        let (mut line, mut tokens, needed) = (Line::new(self, None, [0; 3]), 0, sequence + 1);
+        let (mut line, mut tokens, needed) =
+            (Line::new(self, Walk::Trained, [0; 3]), 0, sequence + 1);
         for index in 0..self.trained() {
             line.load(self.parts.train(index))?;
             tokens += line.tokens.len();
@@ -203,11 +230,21 @@ fn check_batch(rows: usize, sequence: usize) -> Result<()> {
     }
 }
 
+/// Which documents a line has.
+#[derive(Clone, Copy, Debug)]
+enum Walk {
+    /// Those that train, epoch after epoch, by a seed.
+    Endless(u64),
+    /// Those that train, once, as they are.
+    Trained,
+    /// Those that validate, once, as they are.
+    Held,
+}
+
 /// The tokens of documents, one after the other.
 struct Line {
     text: PackedText,
-    /// Seed of the endless line of training documents; `None` for the held ones, once.
-    seed: Option<u64>,
+    walk: Walk,
     reader: DocumentReader,
     bytes: Vec<u8>,
     /// Tokens of the document at hand, the separator included.
@@ -219,10 +256,10 @@ struct Line {
 }
 
 impl Line {
-    fn new(text: &PackedText, seed: Option<u64>, [epoch, document, token]: [u64; 3]) -> Line {
+    fn new(text: &PackedText, walk: Walk, [epoch, document, token]: [u64; 3]) -> Line {
         Line {
             text: text.clone(),
-            seed,
+            walk,
             reader: DocumentReader::default(),
             bytes: Vec::new(),
             tokens: Vec::new(),
@@ -239,9 +276,10 @@ impl Line {
 
     /// Makes sure that a token is at hand; false when the line is over.
     fn reach(&mut self) -> Result<bool> {
-        let count = match self.seed {
-            Some(_) => self.text.parts.trained(),
-            None => self.text.parts.held(),
+        let (count, endless) = match self.walk {
+            Walk::Endless(_) => (self.text.parts.trained(), true),
+            Walk::Trained => (self.text.parts.trained(), false),
+            Walk::Held => (self.text.parts.held(), false),
         };
         let mut empty = 0;
         loop {
@@ -252,7 +290,7 @@ impl Line {
                 self.load(self.number(count))?;
                 self.loaded = true;
                 if self.token as usize > self.tokens.len() {
-                    return Err(DataFault::Cursor { cursor: self.cursor() }.into());
+                    return Err(self.lost());
                 }
             }
             if (self.token as usize) < self.tokens.len() {
@@ -263,28 +301,30 @@ impl Line {
             }
             empty += 1;
             (self.document, self.token, self.loaded) = (self.document + 1, 0, false);
-            if self.seed.is_some() && self.document == count {
+            if endless && self.document == count {
                 (self.document, self.epoch) = (0, self.epoch + 1);
             }
         }
     }
 
-    fn cursor(&self) -> DataCursor {
-        let Line { epoch, document, token, .. } = *self;
-        let seed = self.seed.unwrap_or_default();
-        DataCursor::Packed { seed, epoch, document, token, gathering: 0, taken: 0 }
+    /// The cursor that it began with leads nowhere.
+    fn lost(&self) -> Error {
+        let Line { epoch, document, token, walk, .. } = *self;
+        let seed = if let Walk::Endless(seed) = walk { seed } else { 0 };
+        let cursor = DataCursor::Packed { seed, epoch, document, token, gathering: 0, taken: 0 };
+        DataFault::Cursor { cursor }.into()
     }
 
     /// Number of the document at hand.
     fn number(&self, count: u64) -> u64 {
         let parts = &self.text.parts;
-        match self.seed {
-            Some(seed) if self.text.config.shuffle => {
+        match self.walk {
+            Walk::Endless(seed) if self.text.config.shuffle => {
                 let stream = Stream { seed, stream: DOCUMENT_STREAM, step: self.epoch as u32 };
                 parts.train(Permutation::new(count, stream).of(self.document))
             }
-            Some(_) => parts.train(self.document),
-            None => parts.validation(self.document),
+            Walk::Endless(_) | Walk::Trained => parts.train(self.document),
+            Walk::Held => parts.validation(self.document),
         }
     }
 
@@ -403,7 +443,7 @@ impl BatchSource for PackedBatches {
             // The order stands where it stood: it may be asked again once the cause is gone.
             (self.begun, self.gathering, self.taken) = before;
             self.filled = false;
-            self.line = Line::new(&self.line.text, Some(self.seed), self.begun);
+            self.line = Line::new(&self.line.text, Walk::Endless(self.seed), self.begun);
         })
     }
 }

@@ -220,6 +220,14 @@ fn a_streamed_run_resumes_in_the_middle_of_an_epoch_to_the_same_bits() {
     place.succeed(&[&shorter[..], &flags, &["--out", "halves"]].concat());
     place.succeed(&["train", "--resume", "halves", "--steps", "24", "--eager"]);
     check_same(&place, "whole", "halves");
+    let measured =
+        place.succeed(&["eval", "whole", "--data", "texts", "--context", "12", "--json"]);
+    assert!(measured.json()["predictions"].as_u64().unwrap() > 100, "{}", measured.out);
+    let part = ["eval", "whole", "--data", "texts", "--context", "12", "--json", "--part", "whole"];
+    let whole = place.succeed(&part).json()["predictions"].as_u64().unwrap();
+    // Every byte but the first of each of the 81 documents, and their separators.
+    let bytes: usize = (0..40).map(|n: usize| 2 * (19 + n.to_string().len())).sum::<usize>() + 17;
+    assert_eq!(whole, bytes as u64, "predictions of the whole text");
     let other = train(&place, "straight", &["--data", "texts/a.jsonl", "--seed", "7"]);
     let losses =
         |ended: &Ended| ended.events("step").iter().map(|e| e["loss"].clone()).collect::<Vec<_>>();

@@ -158,6 +158,8 @@ fn held_documents_are_validated_once_and_never_trained_on() {
             letters.dedup();
             letters
         };
+        let once: Vec<Batch> = text.pass(2, 7).unwrap().map(Result::unwrap).collect();
+        assert_eq!(letters(&once).len() as u64, text.trained());
         let validated = letters(&held);
         assert_eq!(validated.len() as u64, text.held());
         let mut trained =

@@ -2,10 +2,12 @@
 
 use crate::failure::{Explain, Failure};
 use crate::flags::{Common, EvalFlags, Part};
+use crate::settings::{Routine, Streamed, must_stream};
+use crate::train::{self, Text};
 use crate::{open, output};
 use indicatif::{ProgressBar, ProgressStyle};
-use oa::ml::data::{Batch, DataCursor, TextDataset, TokenView};
-use oa::ml::{Evaluation, Model};
+use oa::ml::data::{Batch, DataCursor, PackedText, TextDataset, TokenView};
+use oa::ml::{Evaluation, Model, evaluate_read};
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
@@ -13,27 +15,71 @@ use std::time::Instant;
 /// Seed of the windows that evaluations draw: the same in each, so that losses compare.
 const WINDOWS_SEED: u64 = 0xE7A1;
 
+/// What an error of the loop could not do.
+const STOPPED: &str = "the evaluation stopped";
+
 /// Tokens of a sequence for a model that has no limit.
 const FREE_CONTEXT: usize = 64;
 
 /// Runs `oa eval`.
 pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
     let file = open::model_file(&flags.model)?;
-    let text = open::text(flags.data.as_deref())?;
+    let metadata = oa::io::inspect(&file)?.metadata;
+    let streamed = streamed(flags, train::routine(&metadata));
+    let text = match (&flags.data, &streamed) {
+        (Some(path), Some(streamed)) => Text::stream(path, streamed)?,
+        (data, _) => Text::Whole(open::text(data.as_deref())?),
+    };
     let engine = open::engine(common)?;
     let (model, checkpoint) = open::model(&engine, &file)?;
-    let data = open::dataset(&text, &checkpoint)?;
-    let view = part(&data, flags);
     let context = flags.context.or(model.config().context()).unwrap_or(FREE_CONTEXT);
     let started = Instant::now();
-    let measured = match flags.batches {
-        Some(count) => {
-            let (sizes, bar) = ([flags.batch, context, count], bar(count));
-            windows(&model, &view, sizes, &bar).explain("cannot evaluate")?
+    let measured = match (&text, &streamed) {
+        (Text::Streamed(found), Some(streamed)) => {
+            let tokenizer = checkpoint.tokenizer.build().into();
+            let whole = flags.part == Some(Part::Whole);
+            let text = train::packed_text(found, tokenizer, streamed, whole)?;
+            documents(&model, &text, flags, context).explain(STOPPED)?
         }
-        None => pass(&model, &view, flags.batch, context)?,
+        (Text::Whole(text), _) => {
+            let view = part(&open::dataset(text, &checkpoint)?, flags);
+            match flags.batches {
+                Some(count) => {
+                    let (sizes, bar) = ([flags.batch, context, count], bar(count));
+                    windows(&model, &view, sizes, &bar).explain("cannot evaluate")?
+                }
+                None => pass(&model, &view, flags.batch, context)?,
+            }
+        }
+        (Text::Streamed(_), None) => unreachable!("documents are opened by how they are read"),
     };
     tell(common, &file, &measured, started.elapsed().as_secs_f64())
+}
+
+/// How the text is read, if it is read document by document: as the run of the checkpoint did it.
+fn streamed(flags: &EvalFlags, routine: Option<Routine>) -> Option<Streamed> {
+    let of_run = routine.and_then(|routine| routine.streamed);
+    let path = flags.data.as_deref()?;
+    match of_run {
+        Some(streamed) => Some(streamed),
+        None => must_stream(path).then(Streamed::default),
+    }
+}
+
+/// Measures documents, in their order.
+fn documents(
+    model: &Model,
+    text: &PackedText,
+    flags: &EvalFlags,
+    context: usize,
+) -> oa::ml::Result<Evaluation> {
+    let most = flags.batches.unwrap_or(usize::MAX);
+    match flags.part.unwrap_or_default() {
+        Part::Validation => evaluate_read(model, text.validation(flags.batch, context)?.take(most)),
+        Part::Train | Part::Whole => {
+            evaluate_read(model, text.pass(flags.batch, context)?.take(most))
+        }
+    }
 }
 
 fn part(data: &TextDataset, flags: &EvalFlags) -> TokenView {
@@ -66,7 +112,7 @@ fn pass(
 ) -> Result<Evaluation, Failure> {
     let batches = view.pass(batch, context).explain("cannot evaluate")?;
     let count = (view.tokens().len() - 1).div_ceil(context).div_ceil(batch);
-    measure(model, batches, &bar(count)).explain("the evaluation stopped")
+    measure(model, batches, &bar(count)).explain(STOPPED)
 }
 
 /// A bar of that many batches.

@@ -88,8 +88,9 @@ pub struct EvalFlags {
     /// A checkpoint, or the folder of a run.
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
-    /// The text; without it, the built-in corpus.
-    #[arg(long, value_name = "FILE")]
+    /// The text; without it, the built-in corpus. Folders, JSONL and the texts of a run that
+    /// streamed are read document by document, as the run did it.
+    #[arg(long, value_name = "FILE|FOLDER")]
     pub data: Option<PathBuf>,
     /// Which part of the text; the default is `validation`, or `whole` for the built-in corpus.
     #[arg(long, value_enum)]

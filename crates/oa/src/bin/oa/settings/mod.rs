@@ -8,7 +8,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use resolve::{Mode, Plan, Routine, Streamed, resolve};
+pub use resolve::{Mode, Plan, Routine, Streamed, must_stream, resolve};
 
 use crate::failure::{End, Failure};
 use clap::ValueEnum;

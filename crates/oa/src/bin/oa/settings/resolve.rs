@@ -298,10 +298,22 @@ fn refuse_useless(settings: &Settings, arch: Arch) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a text can only be read document by document.
+pub fn must_stream(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson")
+}
+
+impl Default for Streamed {
+    fn default() -> Streamed {
+        let SourceConfig { extensions, field, skip_bad_lines, .. } = SourceConfig::default();
+        let (separator, across, validate_one_in) = (None, false, 10);
+        Streamed { extensions, field, skip_bad_lines, separator, across, validate_one_in }
+    }
+}
+
 /// How documents are read, if they are; refuses the settings of the other way.
 fn streamed(settings: &Settings) -> Result<Option<Streamed>, Failure> {
-    let lines = |path: &Path| path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson");
-    let needed = settings.data.as_deref().is_some_and(|path| path.is_dir() || lines(path));
+    let needed = settings.data.as_deref().is_some_and(must_stream);
     let wanted = settings.stream.unwrap_or(needed);
     if needed && !wanted {
         return Err(useless("stream=false", "a folder or JSONL", "leave it out".into()));
@@ -318,8 +330,8 @@ fn streamed(settings: &Settings) -> Result<Option<Streamed>, Failure> {
     if let Some(key) = others.iter().find(|key| given.contains_key(**key)) {
         return Err(useless(key, who, remedy.into()));
     }
-    let defaults = SourceConfig::default();
-    let one_in = settings.validate_one_in.unwrap_or(10);
+    let defaults = Streamed::default();
+    let one_in = settings.validate_one_in.unwrap_or(defaults.validate_one_in);
     if one_in < 2 {
         return Err(out_of_range("validate-one-in", one_in as f64, "at least 2"));
     }

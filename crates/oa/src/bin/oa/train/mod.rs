@@ -9,6 +9,9 @@ mod show;
 mod start;
 mod texts;
 
+pub use start::routine;
+pub use texts::{Text, packed_text};
+
 use crate::failure::Failure;
 use crate::flags::{Common, TrainFlags};
 

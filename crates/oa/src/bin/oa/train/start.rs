@@ -98,9 +98,7 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
         state.config.total_steps = steps;
     }
     let state = &*state;
-    let routine = checkpoint.metadata.get(ROUTINE);
-    let routine = routine.and_then(|text| serde_json::from_str::<Routine>(text).ok());
-    let Some(kept) = routine else {
+    let Some(kept) = routine(&checkpoint.metadata) else {
         let cause = "it was not written by `oa train`, so its batches are not known";
         return Err(cannot(cause, "resume it with the program that wrote it"));
     };
@@ -187,6 +185,11 @@ fn again(kept: &Routine, settings: &Settings) -> Routine {
         mode: settings.mode.unwrap_or(kept.mode),
         ..kept.clone()
     }
+}
+
+/// The routine that a checkpoint's metadata hold.
+pub fn routine(metadata: &BTreeMap<String, String>) -> Option<Routine> {
+    metadata.get(ROUTINE).and_then(|text| serde_json::from_str(text).ok())
 }
 
 /// The text that a routine names.

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use oa::io::Digest;
 use oa::ml::data::{
     BatchSource, ByteTokenizer, DataCursor, Documents, PackedConfig, PackedText, Prefetch,
-    SourceConfig, Split, TextDataset, TokenView,
+    SourceConfig, Split, TextDataset, TokenView, Tokenizer,
 };
 use oa::ml::{Evaluation, Model, evaluate_read};
 use serde_json::{Value, json};
@@ -127,20 +127,29 @@ fn windows(start: &Start, text: &[u8]) -> Result<Texts, Failure> {
     })
 }
 
+/// Documents as tokens, with those that validate set apart unless all are wanted.
+pub fn packed_text(
+    documents: &Arc<Documents>,
+    tokenizer: Arc<dyn Tokenizer>,
+    streamed: &Streamed,
+    whole: bool,
+) -> Result<PackedText, Failure> {
+    let config = PackedConfig {
+        separator: streamed.separator,
+        across: streamed.across,
+        split: if whole { Split::None } else { Split::Every(streamed.validate_one_in) },
+        ..PackedConfig::default()
+    };
+    PackedText::new(documents.clone(), tokenizer, config).explain("cannot use this text")
+}
+
 fn packed(
     start: &Start,
     documents: &Arc<Documents>,
     streamed: &Streamed,
 ) -> Result<Texts, Failure> {
     let routine = &start.plan.routine;
-    let config = PackedConfig {
-        separator: streamed.separator,
-        across: streamed.across,
-        split: Split::Every(streamed.validate_one_in),
-        ..PackedConfig::default()
-    };
-    let text = PackedText::new(documents.clone(), Arc::new(ByteTokenizer), config);
-    let text = text.explain("cannot use this text")?;
+    let text = packed_text(documents, Arc::new(ByteTokenizer), streamed, false)?;
     let batches = text.batches(routine.batch, routine.context, start.plan.cursor);
     let batches = batches.explain("cannot train on this text")?;
     let (trained, held, skipped) = (text.trained(), text.held(), documents.skipped_lines());
