@@ -341,17 +341,20 @@ impl Line {
 
     /// Fills one row of a batch with starts; cells behind the end of the line are not predicted.
     fn fill(&mut self, batch: &mut Batch, row: usize) -> Result<()> {
+        let cells = row * batch.sequence..(row + 1) * batch.sequence;
         let starts = batch.starts.as_mut().expect("packed batches say where documents start");
-        for cell in row * batch.sequence..(row + 1) * batch.sequence {
+        let tokens = batch.tokens[cells.clone()].iter_mut();
+        let targets = batch.targets[cells.clone()].iter_mut();
+        for ((token, target), start) in tokens.zip(targets).zip(&mut starts[cells]) {
             if !self.reach()? {
-                (batch.tokens[cell], batch.targets[cell], starts[cell]) = (0, IGNORE, 0);
+                (*token, *target, *start) = (0, IGNORE, 0);
                 continue;
             }
             let at = self.token as usize;
-            (batch.tokens[cell], starts[cell]) = (self.tokens[at], u32::from(at == 0));
+            (*token, *start) = (self.tokens[at], u32::from(at == 0));
             self.token += 1;
-            let known = self.token as usize <= self.tokens.len() - 1 || self.text.config.across;
-            batch.targets[cell] = match known && self.reach()? {
+            let inside = at + 1 < self.tokens.len();
+            *target = match (inside || self.text.config.across) && self.reach()? {
                 true => self.tokens[self.token as usize] as i32,
                 false => IGNORE,
             };
