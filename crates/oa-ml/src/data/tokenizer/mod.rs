@@ -21,7 +21,7 @@ pub use bpe::BpeTokenizer;
 pub use byte::ByteTokenizer;
 pub use fault::TableFault;
 pub use split::PreTokenizer;
-pub use table::{AddedToken, BpeParts, BpeTable, Normalizer};
+pub use table::{AddedToken, BpeParts, BpeTable, MERGES, Normalizer, TOKENS};
 pub use train::BpeTrainer;
 
 use crate::error::Result;

@@ -197,6 +197,9 @@ pub struct ContractFlags {
     /// Families to run; the default is all.
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
+    /// Tokenizers to run them with: byte, char, bpe, with commas between; the default is all.
+    #[arg(long, value_name = "TOKENIZER", value_delimiter = ',')]
+    pub tokenizer: Vec<String>,
     /// Write the results as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,

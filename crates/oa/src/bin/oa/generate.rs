@@ -30,7 +30,7 @@ pub fn run(common: &Common, flags: &GenerateFlags) -> Result<(), Failure> {
     let engine = open::engine(common)?;
     let (model, checkpoint) = open::model(&engine, &file)?;
     let tokenizer = checkpoint.tokenizer.build();
-    let ids = tokenizer.encode(&prompt);
+    let ids = tokenizer.encode(&prompt).explain("cannot use this prompt")?;
     let interrupt = Interrupt::listen()?;
     let mut generator = Generator::new(&model).explain("cannot generate")?;
     let mut screen = Screen::new(io::stdout().is_terminal());

@@ -15,6 +15,7 @@ mod inspect;
 mod interrupt;
 mod open;
 mod output;
+mod process;
 mod settings;
 mod train;
 
