@@ -57,7 +57,7 @@ struct Report<'a> {
 /// Runs `oa contract`.
 pub fn run(common: &Common, flags: &ContractFlags) -> Result<(), Failure> {
     let known = contract::all_workloads();
-    let wanted = choose(&known, flags)?;
+    let wanted = choose(&known, &flags.families, &flags.tokenizer)?;
     let engine = open::engine(common)?;
     let mut rows = Vec::new();
     if !common.json {
@@ -92,18 +92,21 @@ pub fn run(common: &Common, flags: &ContractFlags) -> Result<(), Failure> {
     }
 }
 
-/// The workloads that the flags name; without names, all.
-fn choose<'a>(known: &'a [Workload], flags: &ContractFlags) -> Result<Vec<&'a Workload>, Failure> {
-    let mut families: Vec<&str> = known.iter().map(|one| one.family).collect();
-    families.dedup();
-    refuse_unknown("family", "families", &flags.families, &families)?;
-    refuse_unknown("tokenizer", "tokenizers", &flags.tokenizer, &Coding::ALL.map(Coding::name))?;
+/// The workloads of these families and tokenizers; without names, all.
+pub fn choose<'a>(
+    known: &'a [Workload],
+    families: &[String],
+    tokenizers: &[String],
+) -> Result<Vec<&'a Workload>, Failure> {
+    let mut there: Vec<&str> = known.iter().map(|one| one.family).collect();
+    there.dedup();
+    refuse_unknown("family", "families", families, &there)?;
+    refuse_unknown("tokenizer", "tokenizers", tokenizers, &Coding::ALL.map(Coding::name))?;
     let among = |names: &[String], name: &str| {
         names.is_empty() || names.iter().any(|wanted| wanted == name)
     };
-    let wanted = |one: &&Workload| {
-        among(&flags.families, one.family) && among(&flags.tokenizer, one.coding.name())
-    };
+    let wanted =
+        |one: &&Workload| among(families, one.family) && among(tokenizers, one.coding.name());
     Ok(known.iter().filter(wanted).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::{Explain, Failure};
 use crate::flags::Common;
-use oa::ml::data::{TextDataset, contract_corpus};
+use oa::ml::data::{TextDataset, TokenizerConfig, contract_corpus};
 use oa::ml::{Checkpoint, Model};
 use oa::{DeviceRequest, Engine, EngineOptions};
 use std::path::{Path, PathBuf};
@@ -46,6 +46,15 @@ pub fn text(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
             std::fs::read(path).map_err(|error| Failure::file("read the text", path, &error))
         }
         None => Ok(contract_corpus()),
+    }
+}
+
+/// The tokenizer of a checkpoint, of a run's folder or of a `tokenizer.json`.
+pub fn tokenizer(path: &Path) -> Result<TokenizerConfig, Failure> {
+    let file = model_file(path)?;
+    match file.extension().is_some_and(|ending| ending == "oam") {
+        true => Ok(oa::io::load(&file)?.tokenizer),
+        false => Ok(oa::io::load_tokenizer(&file)?),
     }
 }
 
