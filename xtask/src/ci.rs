@@ -40,7 +40,7 @@ impl Options {
 /// A step: its name and what it does.
 type Step = (&'static str, fn(&Prepared) -> Result<Tally>);
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 14] = [
     ("fmt", fmt),
     ("tidy", |_| passed(tidy::run())),
     ("clippy", clippy),
@@ -51,6 +51,8 @@ const STEPS: [Step; 12] = [
     ("test", |prepared| tests(prepared, Choice::Lavapipe)),
     ("test-subgroups", subgroups),
     ("test-second-driver", second_driver),
+    ("contract", |prepared| contract(prepared, Choice::Lavapipe, &[])),
+    ("contract-second-driver", second_contract),
     ("demo", |prepared| show(prepared, Choice::Lavapipe)),
     ("demo-second-driver", second_demo),
 ];
@@ -149,6 +151,19 @@ fn subgroups(prepared: &Prepared) -> Result<Tally> {
 fn second_driver(prepared: &Prepared) -> Result<Tally> {
     match &prepared.swiftshader {
         Ok(_) => tests(prepared, Choice::Swiftshader),
+        Err(reason) => Ok(skipped(&format!("there is no SwiftShader here: {reason}"))),
+    }
+}
+
+fn contract(prepared: &Prepared, choice: Choice, rest: &[&str]) -> Result<Tally> {
+    let rest: Vec<String> = rest.iter().map(|&argument| argument.to_owned()).collect();
+    test_run::contract(&test_run::place(prepared, choice, false)?, &rest)
+}
+
+/// The second driver has seen every kernel of the other codings; their sizes alone differ.
+fn second_contract(prepared: &Prepared) -> Result<Tally> {
+    match &prepared.swiftshader {
+        Ok(_) => contract(prepared, Choice::Swiftshader, &["--tokenizer", "byte"]),
         Err(reason) => Ok(skipped(&format!("there is no SwiftShader here: {reason}"))),
     }
 }
