@@ -33,10 +33,15 @@ pub fn model_file(path: &Path) -> Result<PathBuf, Failure> {
 /// Loads a file and builds its model on a device.
 pub fn model(engine: &Engine, file: &Path) -> Result<(Model, Checkpoint), Failure> {
     let checkpoint = oa::io::load(file)?;
+    Ok((build(engine, file, &checkpoint)?, checkpoint))
+}
+
+/// Builds the model of a checkpoint that was loaded from a file.
+pub fn build(engine: &Engine, file: &Path, checkpoint: &Checkpoint) -> Result<Model, Failure> {
     let sentence = format!("cannot build the model of {}", file.display());
     let model = checkpoint.model.build(engine, 0).explain(&sentence)?;
-    model.load(&checkpoint).explain(&sentence)?;
-    Ok((model, checkpoint))
+    model.load(checkpoint).explain(&sentence)?;
+    Ok(model)
 }
 
 /// The bytes of a text; without a file, the built-in corpus.
