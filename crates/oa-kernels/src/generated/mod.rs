@@ -18,11 +18,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "362f46dccddd3c89";
+pub const LOCK_HASH: &str = "e59b67522f84ecf3";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 162] = [
+pub static REGISTRY: [Variant; 166] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -143,6 +143,8 @@ pub static REGISTRY: [Variant; 162] = [
     matmul::PRODUCT_TILE64,
     matmul::PRODUCT_SMALL_CPU,
     matmul::PRODUCT_TILE32,
+    matmul::PRODUCT_DEEP_CPU,
+    matmul::PRODUCT_DEEP,
     matmul::LINEAR_CPU,
     matmul::LINEAR_TILE64,
     matmul::LINEAR_SMALL_CPU,
@@ -181,6 +183,8 @@ pub static REGISTRY: [Variant; 162] = [
     moe::GROUPED_TILE32,
     moe::GROUPED_WEIGHTS_CPU,
     moe::GROUPED_WEIGHTS_TILE32,
+    moe::GROUPED_WEIGHTS_DEEP_CPU,
+    moe::GROUPED_WEIGHTS_DEEP,
     recurrent::GRU_FORWARD_CPU,
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,
