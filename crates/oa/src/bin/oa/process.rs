@@ -35,8 +35,7 @@ mod tests {
     fn the_system_tells_what_was_used() {
         let before = processor_time().unwrap();
         let words: Vec<u64> = (0..1 << 20).collect();
-        let sum = words.iter().fold(0u64, |sum, word| sum.rotate_left(7) ^ word);
-        assert_ne!(sum, 0);
+        assert_eq!(std::hint::black_box(&words).iter().max(), Some(&((1 << 20) - 1)));
         assert!(processor_time().unwrap() > before);
         assert!(peak_resident_bytes().unwrap() > 8 << 20);
     }
