@@ -18,11 +18,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "e59b67522f84ecf3";
+pub const LOCK_HASH: &str = "d3b7dc8d7d2de3d1";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 166] = [
+pub static REGISTRY: [Variant; 174] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -189,4 +189,12 @@ pub static REGISTRY: [Variant; 166] = [
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,
     recurrent::GRU_BACKWARD,
+    recurrent::FORWARD_SMALL_CPU,
+    recurrent::FORWARD_RESIDENT,
+    recurrent::BACKWARD_SMALL_CPU,
+    recurrent::BACKWARD_RESIDENT,
+    recurrent::GRU_FORWARD_SMALL_CPU,
+    recurrent::GRU_FORWARD_RESIDENT,
+    recurrent::GRU_BACKWARD_SMALL_CPU,
+    recurrent::GRU_BACKWARD_RESIDENT,
 ];

@@ -25,4 +25,6 @@ pub use fault::{DataFault, LineFault};
 pub use packed::{PackedBatches, PackedConfig, PackedText};
 pub use prefetch::Prefetch;
 pub use split::Split;
-pub use tokenizer::{ByteTokenizer, Tokenizer, TokenizerConfig};
+pub use tokenizer::{
+    Alphabet, BpeTokenizer, BpeTrainer, ByteTokenizer, CharTokenizer, Tokenizer, TokenizerConfig,
+};

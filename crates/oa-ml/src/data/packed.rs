@@ -92,6 +92,11 @@ impl PackedText {
         &self.documents
     }
 
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &dyn Tokenizer {
+        self.tokenizer.as_ref()
+    }
+
     /// Documents that train.
     pub fn trained(&self) -> u64 {
         self.parts.trained()
@@ -100,6 +105,25 @@ impl PackedText {
     /// Documents that validate.
     pub fn held(&self) -> u64 {
         self.parts.held()
+    }
+
+    /// The bytes of training documents, in their order, until there are at least `most`: what a
+    /// tokenizer is learned from.
+    ///
+    /// # Errors
+    ///
+    /// When a document cannot be read.
+    pub fn sample(&self, most: usize) -> Result<Vec<u8>> {
+        let (mut reader, mut document, mut all) =
+            (DocumentReader::default(), Vec::new(), Vec::new());
+        for index in 0..self.trained() {
+            if all.len() >= most {
+                break;
+            }
+            reader.read(&self.documents, self.parts.train(index), &mut document)?;
+            all.extend_from_slice(&document);
+        }
+        Ok(all)
     }
 
     /// An endless order of batches of the training documents, starting at the cursor, which
@@ -365,7 +389,7 @@ impl Line {
 
 /// The one place where packed texts meet their tokenizer.
 fn encode(tokenizer: &dyn Tokenizer, text: &[u8]) -> Result<Vec<u32>> {
-    Ok(tokenizer.encode(text))
+    tokenizer.encode(text)
 }
 
 /// An endless order of batches of packed rows.

@@ -6,7 +6,8 @@ use crate::settings::{Routine, Streamed, must_stream};
 use crate::train::{self, Text};
 use crate::{open, output};
 use indicatif::{ProgressBar, ProgressStyle};
-use oa::ml::data::{Batch, DataCursor, PackedText, TextDataset, TokenView};
+use oa::ml::data::dataset::IGNORE;
+use oa::ml::data::{Batch, DataCursor, PackedText, TextDataset, TokenView, Tokenizer};
 use oa::ml::{Evaluation, Model, evaluate_read};
 use serde_json::json;
 use std::path::Path;
@@ -34,26 +35,27 @@ pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
     let (model, checkpoint) = open::model(&engine, &file)?;
     let context = flags.context.or(model.config().context()).unwrap_or(FREE_CONTEXT);
     let started = Instant::now();
-    let measured = match (&text, &streamed) {
+    let tokenizer = checkpoint.tokenizer.build();
+    let (measured, bytes) = match (&text, &streamed) {
         (Text::Streamed(found), Some(streamed)) => {
-            let tokenizer = checkpoint.tokenizer.build().into();
             let whole = flags.part == Some(Part::Whole);
-            let text = train::packed_text(found, tokenizer, streamed, whole)?;
+            let text = train::packed_text(found, tokenizer.into(), streamed, whole)?;
             documents(&model, &text, flags, context).explain(STOPPED)?
         }
         (Text::Whole(text), _) => {
             let view = part(&open::dataset(text, &checkpoint)?, flags);
-            match flags.batches {
+            let measured = match flags.batches {
                 Some(count) => {
                     let (sizes, bar) = ([flags.batch, context, count], bar(count));
                     windows(&model, &view, sizes, &bar).explain("cannot evaluate")?
                 }
                 None => pass(&model, &view, flags.batch, context)?,
-            }
+            };
+            (measured, predicted_bytes(&view, flags, context, tokenizer.as_ref())?)
         }
         (Text::Streamed(_), None) => unreachable!("documents are opened by how they are read"),
     };
-    tell(common, &file, &measured, started.elapsed().as_secs_f64())
+    tell(common, &file, &measured, bytes, started.elapsed().as_secs_f64())
 }
 
 /// How the text is read, if it is read document by document: as the run of the checkpoint did it.
@@ -66,20 +68,26 @@ fn streamed(flags: &EvalFlags, routine: Option<Routine>) -> Option<Streamed> {
     }
 }
 
-/// Measures documents, in their order.
+/// Measures documents, in their order; also the bytes that the predictions stand for.
 fn documents(
     model: &Model,
     text: &PackedText,
     flags: &EvalFlags,
     context: usize,
-) -> oa::ml::Result<Evaluation> {
+) -> oa::ml::Result<(Evaluation, u64)> {
     let most = flags.batches.unwrap_or(usize::MAX);
-    match flags.part.unwrap_or_default() {
-        Part::Validation => evaluate_read(model, text.validation(flags.batch, context)?.take(most)),
-        Part::Train | Part::Whole => {
-            evaluate_read(model, text.pass(flags.batch, context)?.take(most))
-        }
-    }
+    let batches: Box<dyn Iterator<Item = oa::ml::Result<Batch>>> = match flags.part {
+        Some(Part::Train | Part::Whole) => Box::new(text.pass(flags.batch, context)?),
+        Some(Part::Validation) | None => Box::new(text.validation(flags.batch, context)?),
+    };
+    let (mut bytes, tokenizer) = (0, text.tokenizer());
+    let batches = batches.take(most).inspect(|batch| {
+        let targets = batch.iter().flat_map(|batch| &batch.targets);
+        let told = targets.filter(|&&id| id != IGNORE).map(|&id| tokenizer.token(id as u32));
+        bytes += told.flatten().map(|token| token.len() as u64).sum::<u64>();
+    });
+    let measured = evaluate_read(model, batches)?;
+    Ok((measured, bytes))
 }
 
 fn part(data: &TextDataset, flags: &EvalFlags) -> TokenView {
@@ -115,6 +123,24 @@ fn pass(
     measure(model, batches, &bar(count)).explain(STOPPED)
 }
 
+/// Bytes of the text that the measured predictions stand for: tokens of different vocabularies say
+/// differently much, bytes do not.
+fn predicted_bytes(
+    view: &TokenView,
+    flags: &EvalFlags,
+    context: usize,
+    tokenizer: &dyn Tokenizer,
+) -> Result<u64, Failure> {
+    let bytes = |id: u32| tokenizer.token(id).map_or(0, |token| token.len() as u64);
+    let Some(count) = flags.batches else {
+        return Ok(view.tokens().iter().skip(1).map(|&id| bytes(id)).sum());
+    };
+    let cursor = DataCursor::shuffled(WINDOWS_SEED);
+    let mut batches = view.batches(flags.batch, context, cursor).explain("cannot evaluate")?;
+    let batch = |_| batches.next_batch().targets.iter().map(|&id| bytes(id as u32)).sum::<u64>();
+    Ok((0..count).map(batch).sum())
+}
+
 /// A bar of that many batches.
 fn bar(count: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("evaluating {bar:30} {pos}/{len} batches, {eta}")
@@ -132,8 +158,15 @@ fn measure(
     measured
 }
 
-fn tell(common: &Common, file: &Path, measured: &Evaluation, seconds: f64) -> Result<(), Failure> {
+fn tell(
+    common: &Common,
+    file: &Path,
+    measured: &Evaluation,
+    bytes: u64,
+    seconds: f64,
+) -> Result<(), Failure> {
     let Evaluation { loss, accuracy, predictions } = *measured;
+    let bits_per_byte = measured.bits() * predictions as f64 / bytes as f64;
     if common.json {
         output::json(&json!({
             "event": "evaluation",
@@ -143,15 +176,19 @@ fn tell(common: &Common, file: &Path, measured: &Evaluation, seconds: f64) -> Re
             "perplexity": measured.perplexity(),
             "accuracy": accuracy,
             "predictions": predictions,
+            "bytes": bytes,
+            "bits_per_byte": bits_per_byte,
             "seconds": seconds,
         }))?;
     } else {
         output::text(&format!(
             "loss        {loss:.4} nats ({:.4} bits, perplexity {:.2}) a token\n\
+             per byte    {bits_per_byte:.4} bits over {} of text\n\
              accuracy    {:.2} %\n\
              predictions {} in {seconds:.1} s\n",
             measured.bits(),
             measured.perplexity(),
+            output::bytes(bytes),
             100.0 * accuracy,
             output::count(predictions),
         ))?;

@@ -25,9 +25,15 @@ pub fn run(common: &Common, flags: &GenerateFlags) -> Result<(), Failure> {
     let request = request(flags)?;
     let prompts = prompts(flags)?;
     let file = open::model_file(&flags.model)?;
-    let engine = open::engine(common)?;
-    let (model, checkpoint) = open::model(&engine, &file)?;
+    let checkpoint = oa::io::load(&file)?;
     let tokenizer = checkpoint.tokenizer.build();
+    let encode = |text: Vec<u8>| {
+        let ids = tokenizer.encode(&text).explain("cannot use this prompt")?;
+        Ok((text, ids))
+    };
+    let prompts = prompts.into_iter().map(encode).collect::<Result<Vec<_>, Failure>>()?;
+    let engine = open::engine(common)?;
+    let model = open::build(&engine, &file, &checkpoint)?;
     let mut writer = Writer {
         model: &model,
         tokenizer: tokenizer.as_ref(),
@@ -102,6 +108,9 @@ fn empty_prompt(path: &Path, line: usize) -> Failure {
     Failure::new(End::Failed, "cannot generate", cause, "give a prompt on each line")
 }
 
+/// A prompt and its tokens.
+type Encoded = (Vec<u8>, Vec<u32>);
+
 /// Generates batches and shows them.
 struct Writer<'a> {
     model: &'a Model,
@@ -120,18 +129,17 @@ impl Writer<'_> {
     fn write(
         &mut self,
         generator: &mut Generator,
-        texts: &[Vec<u8>],
+        texts: &[Encoded],
         first: u64,
     ) -> Result<(), Failure> {
         let Writer { model, tokenizer, flags, json, .. } = *self;
-        let ids: Vec<Vec<u32>> = texts.iter().map(|text| tokenizer.encode(text)).collect();
         let seeds = (first..).map(|number| flags.seed.wrapping_add(number));
         let prompts: Vec<Prompt<'_>> =
-            ids.iter().zip(seeds).map(|(tokens, seed)| Prompt { tokens, seed }).collect();
+            texts.iter().zip(seeds).map(|((_, tokens), seed)| Prompt { tokens, seed }).collect();
         let live = flags.prompts.is_none() && !json;
         let mut broken = Ok(());
         if live && !flags.no_echo {
-            self.screen.show(&texts[0])?;
+            self.screen.show(&texts[0].0)?;
         }
         let started = Instant::now();
         let on_piece = |piece: Piece<'_>| {
@@ -152,7 +160,7 @@ impl Writer<'_> {
             rows.len(),
             model.config().architecture()
         );
-        for (number, (prompt, row)) in (first..).zip(texts.iter().zip(&rows)) {
+        for (number, ((prompt, _), row)) in (first..).zip(texts.iter().zip(&rows)) {
             if json {
                 self.tell((number, prompt, row), seconds)?;
             } else if !live {

@@ -8,6 +8,7 @@ mod run;
 mod show;
 mod start;
 mod texts;
+mod tokenizer;
 
 pub use start::routine;
 pub use texts::{Text, packed_text};

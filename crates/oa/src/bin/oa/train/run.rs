@@ -14,7 +14,6 @@ use crate::settings::Mode;
 use crate::{open, output};
 use oa::Engine;
 use oa::io::CheckpointFolder;
-use oa::ml::data::{ByteTokenizer, Tokenizer};
 use oa::ml::train::{CsvLog, EarlyStop, Ending, Fit, Fitted, Periodic};
 use oa::ml::{AdamW, ItTraining, Model};
 use serde_json::json;
@@ -59,7 +58,7 @@ fn fit(
     let mut early = early.transpose().explain(PREPARING)?;
     let interrupt = Interrupt::listen()?;
     let (held, asked) = (&texts.held, || interrupt.asked());
-    let mut fit = Fit::new(model, &mut texts.batches, ByteTokenizer.config());
+    let mut fit = Fit::new(model, &mut texts.batches, start.tokenizer.clone());
     fit.evaluation = Some(Periodic {
         every: routine.eval_every,
         run: Box::new(|model| held.measure(model, sizes)),
@@ -128,6 +127,8 @@ fn introduce(
         "driver": device.driver_info,
         "architecture": model.config().architecture(),
         "parameters": parameters,
+        "tokenizer": start.tokenizer.kind(),
+        "vocabulary": start.tokenizer.vocab(),
         "steps": steps,
         "out": start.out,
         "resumed_from": from,
@@ -146,6 +147,11 @@ fn introduce(
     if plan.routine.streamed.is_some() && !model.config().resets_at_starts() {
         show.say("        documents of a row are read as one text: this model has no boundaries")?;
     }
+    show.say(&format!(
+        "tokens  {}, {} token ids",
+        start.tokenizer.kind(),
+        output::count(start.tokenizer.vocab() as u64)
+    ))?;
     let (batch, context) = (plan.routine.batch, plan.routine.context);
     show.say(&format!(
         "run     {} steps of {batch} x {context} tokens into {}",

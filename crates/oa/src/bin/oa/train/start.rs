@@ -1,12 +1,14 @@
 //! Where a run starts: from settings, or from a checkpoint.
 
-use super::texts::Text;
-use crate::failure::{End, Failure};
+use super::texts::{Text, packed_text};
+use super::tokenizer::Choice;
+use crate::failure::{End, Explain, Failure};
 use crate::flags::TrainFlags;
 use crate::open;
 use crate::settings::{Arch, Mode, Plan, Routine, Settings, resolve};
 use oa::io::CheckpointFolder;
 use oa::ml::checkpoint::TrainingState;
+use oa::ml::data::TokenizerConfig;
 use oa::ml::{Checkpoint, ItTrainingConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,8 @@ const TEXT: &str = "oa.text";
 const RELEASE: &str = "oa.release";
 
 /// Settings that a resumed run may be given anew: none of them decides a bit, but `steps`, which
-/// makes the run longer or shorter, as does the patience.
+/// makes the run longer or shorter, as does the patience. A tokenizer must be the one that the run
+/// began with.
 const FREE: &[&str] = &[
     "data",
     "out",
@@ -31,7 +34,11 @@ const FREE: &[&str] = &[
     "patience",
     "min-delta",
     "mode",
+    "tokenizer",
 ];
+
+/// Bytes of a streamed text that a tokenizer is learned from.
+const LEARNED_BYTES: usize = 64 << 20;
 
 /// A run that is ready to go.
 pub struct Start {
@@ -41,6 +48,8 @@ pub struct Start {
     pub out: PathBuf,
     /// The text.
     pub text: Text,
+    /// How the text becomes tokens.
+    pub tokenizer: TokenizerConfig,
     /// The checkpoint it goes on from, and its file.
     pub from: Option<(PathBuf, Checkpoint)>,
     /// What its checkpoints keep beside the state.
@@ -64,8 +73,11 @@ pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
         below.check_numbers()?;
         settings = settings.over(&below);
     }
-    let plan = resolve(&settings)?;
+    let mut plan = resolve(&settings)?;
+    let choice = choice(&settings)?.unwrap_or_default();
     let text = text(&plan.routine)?;
+    let tokenizer = tokenizer(&choice, &text, &plan.routine)?;
+    plan.model = plan.model.with_vocab(tokenizer.vocab());
     let out = match &settings.out {
         Some(folder) => folder.clone(),
         None => unused_folder(settings.arch.unwrap_or_default()),
@@ -74,7 +86,7 @@ pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
     let record = Settings { out: None, ..settings };
     let record = toml::to_string(&record).expect("settings are a table of plain values");
     let metadata = metadata(&plan.routine, &text);
-    Ok(Start { plan, out, text, from: None, metadata, record: Some(record) })
+    Ok(Start { plan, out, text, tokenizer, from: None, metadata, record: Some(record) })
 }
 
 /// A run on from a checkpoint.
@@ -125,10 +137,42 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
         cursor: state.data,
         routine,
     };
+    let began = checkpoint.tokenizer.clone();
+    if let Some(choice) = choice(&settings)? {
+        let given = tokenizer(&choice, &text, &plan.routine)?;
+        let sentence = format!("cannot resume from {}", file.display());
+        plan.model.check_tokenizer(&given).explain(&sentence)?;
+        if given != began {
+            let cause = "--tokenizer is another tokenizer than the run began with";
+            return Err(cannot(cause, "leave it out, or start a new run without --resume"));
+        }
+    }
     let mut notes = checkpoint.metadata.clone();
     notes.extend(metadata(&plan.routine, &text));
-    let metadata = notes;
-    Ok(Start { plan, out, text, from: Some((file, checkpoint)), metadata, record: None })
+    let from = Some((file, checkpoint));
+    Ok(Start { plan, out, text, tokenizer: began, from, metadata: notes, record: None })
+}
+
+/// The tokenizer that is asked for.
+fn choice(settings: &Settings) -> Result<Option<Choice>, Failure> {
+    settings.tokenizer.as_deref().map(Choice::parse).transpose()
+}
+
+/// Builds a tokenizer, learned from the text if it must be. Of a streamed text pieces are learned
+/// from the documents that train, characters from all, and 64 MiB of either at most.
+fn tokenizer(choice: &Choice, text: &Text, routine: &Routine) -> Result<TokenizerConfig, Failure> {
+    let (documents, streamed) = match (text, &routine.streamed) {
+        (Text::Streamed(documents), Some(streamed)) => (documents, streamed),
+        (Text::Whole(text), _) => return choice.build(text, routine.whole),
+        (Text::Streamed(_), None) => unreachable!("a text is streamed by a routine that says so"),
+    };
+    let all = match choice {
+        Choice::Byte | Choice::File(_) => return choice.build(&[], true),
+        Choice::Char => true,
+        Choice::Bpe(_) => false,
+    };
+    let text = packed_text(documents, TokenizerConfig::Byte.build().into(), streamed, all)?;
+    choice.build(&text.sample(LEARNED_BYTES).explain("cannot learn the tokenizer")?, true)
 }
 
 /// The settings of the flags, the way of execution among them.

@@ -11,8 +11,8 @@ use crate::settings::Streamed;
 use indicatif::ProgressBar;
 use oa::io::Digest;
 use oa::ml::data::{
-    BatchSource, ByteTokenizer, DataCursor, Documents, PackedConfig, PackedText, Prefetch,
-    SourceConfig, Split, TextDataset, TokenView, Tokenizer,
+    BatchSource, DataCursor, Documents, PackedConfig, PackedText, Prefetch, SourceConfig, Split,
+    TextDataset, TokenView, Tokenizer,
 };
 use oa::ml::{Evaluation, Model, evaluate_read};
 use serde_json::{Value, json};
@@ -105,7 +105,8 @@ impl Held {
 
 fn windows(start: &Start, text: &[u8]) -> Result<Texts, Failure> {
     let routine = &start.plan.routine;
-    let data = TextDataset::from_bytes(text, &ByteTokenizer).explain("cannot use this text")?;
+    let data = TextDataset::from_bytes(text, start.tokenizer.build().as_ref());
+    let data = data.explain("cannot use this text")?;
     let (train, held) = match routine.whole {
         true => (data.whole(), data.whole()),
         false => (data.train(), data.validation()),
@@ -149,7 +150,7 @@ fn packed(
     streamed: &Streamed,
 ) -> Result<Texts, Failure> {
     let routine = &start.plan.routine;
-    let text = packed_text(documents, Arc::new(ByteTokenizer), streamed, false)?;
+    let text = packed_text(documents, start.tokenizer.build().into(), streamed, false)?;
     let batches = text.batches(routine.batch, routine.context, start.plan.cursor);
     let batches = batches.explain("cannot train on this text")?;
     let (trained, held, skipped) = (text.trained(), text.held(), documents.skipped_lines());
