@@ -4,7 +4,7 @@
 //! matrix products): see `shaders/lib/conv.slang`. The gradient of a kernel is a sum over all
 //! pixels of a batch; parts of at most [`PART`] pixels are summed by the column kernel.
 //!
-//! Sizes of the kernel and strides are constants of a pipeline, so each pair of them compiles once.
+//! A stride above 1 is a constant of the transposed pipeline, which divides by it.
 
 use super::conv_reference::{input_reference, reference, weights_reference};
 use super::sample::{conv_bias_samples, conv_samples, input_samples, weights_samples};
@@ -231,18 +231,22 @@ fn launch(
         s.image[1],
         s.result[0],
         s.result[1],
+        s.kernel[0],
+        s.kernel[1],
+        s.stride[0],
+        s.stride[1],
         s.padding[0],
         s.padding[1],
         s.dilation[0],
         s.dilation[1],
         chunk,
     ];
-    let constants = [s.kernel[0], s.kernel[1], s.stride[0], s.stride[1]];
-    let all = constants.into_iter().enumerate().map(|(id, value)| (id as u32, value as u32));
+    let strides = [(0, s.stride[0] as u32), (1, s.stride[1] as u32)];
+    let declared = |(id, _): &(u32, u32)| variant.spec_ids.contains(id);
     Launch {
         groups: (s.groups * parts * m.div_ceil(rows) * n.div_ceil(cols)) as u64,
         push: push.map(|size| size as u32).to_vec(),
-        spec: all.filter(|(id, _)| variant.spec_ids.contains(id)).collect(),
+        spec: strides.into_iter().filter(declared).collect(),
     }
 }
 
@@ -280,7 +284,7 @@ fn weights_gradient(dy: &Tensor, x: &Tensor, w: &Tensor, attrs: &Attrs) -> Resul
     let shape = w.shape();
     let pixels = dy.shape().elems() / dy.shape().dims()[1];
     let parts = (MOST_PART_ELEMS / shape.elems()).clamp(1, MOST_PARTS);
-    let chunk = pixels.div_ceil(parts).max(PART).min(longest_sum(dy));
+    let chunk = pixels.div_ceil(parts).max(PART).min(most_terms(dy));
     let attrs = with(attrs, &[pair(last_two(w)), chunk as u32]);
     Tensor::record1(&CONV2D_WEIGHTS, attrs, &[dy, x])?.sum_rows()?.reshape(shape)
 }
@@ -337,9 +341,14 @@ fn check(x: &[usize], w: &[usize], conv: &Conv2d) -> std::result::Result<(), Win
     window::check_kernel(image, kernel, conv.dilation, conv.padding)
 }
 
+/// Terms that one dispatch adds: the loops take up to twice the turns of a matrix product's.
+fn most_terms(value: &Tensor) -> usize {
+    longest_sum(value) / 2
+}
+
 /// Refuses sums that a driver would end early.
 fn check_sum(value: &Tensor, terms: usize) -> std::result::Result<(), WindowFault> {
-    let most = longest_sum(value);
+    let most = most_terms(value);
     if terms > most { Err(WindowFault::Sum { terms, most }) } else { Ok(()) }
 }
 
