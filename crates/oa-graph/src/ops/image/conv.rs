@@ -8,7 +8,7 @@
 
 use super::conv_reference::{input_reference, reference, weights_reference};
 use super::sample::{conv_bias_samples, conv_samples, input_samples, weights_samples};
-use super::window::{self, Conv2d, WindowFault, pair, unpair};
+use super::window::{self, Convolution, WindowFault, pair, unpair};
 use crate::attrs::Attrs;
 use crate::error::{Error, Result};
 use crate::host::Spec;
@@ -319,7 +319,7 @@ fn input_rule(g: &GradCall) -> Result<Vec<Option<Tensor>>> {
 }
 
 /// What is wrong with the geometry, in numbers; what else is wrong the shape rule says.
-fn check(x: &[usize], w: &[usize], conv: &Conv2d) -> std::result::Result<(), WindowFault> {
+fn check(x: &[usize], w: &[usize], conv: &Convolution) -> std::result::Result<(), WindowFault> {
     let &[_, channels, height, width] = x else {
         return Err(WindowFault::Rank { rank: x.len() });
     };
@@ -352,14 +352,14 @@ fn check_sum(value: &Tensor, terms: usize) -> std::result::Result<(), WindowFaul
     if terms > most { Err(WindowFault::Sum { terms, most }) } else { Ok(()) }
 }
 
-fn ints(conv: &Conv2d) -> Vec<u32> {
+fn ints(conv: &Convolution) -> Vec<u32> {
     let [stride, padding, dilation] = [conv.stride, conv.padding, conv.dilation].map(pair);
     vec![stride, padding, dilation, conv.groups as u32]
 }
 
 /// Rows or columns of the image that a transposed convolution makes; `None` when there are none or
 /// a convolution would not lead back.
-fn transposed(conv: &Conv2d, len: usize, kernel: usize, more: usize, axis: usize) -> isize {
+fn transposed(conv: &Convolution, len: usize, kernel: usize, more: usize, axis: usize) -> isize {
     let whole = (len - 1) * conv.stride[axis] + window::span(kernel, conv.dilation[axis]) + more;
     whole as isize - 2 * conv.padding[axis] as isize
 }
@@ -368,7 +368,7 @@ fn transposed(conv: &Conv2d, len: usize, kernel: usize, more: usize, axis: usize
 fn check_transposed(
     y: &[usize],
     w: &[usize],
-    conv: &Conv2d,
+    conv: &Convolution,
     more: [usize; 2],
 ) -> std::result::Result<[usize; 2], WindowFault> {
     let &[batch, results, rows, cols] = y else {
@@ -403,7 +403,7 @@ impl Tensor {
     /// [`Error::Window`] names the sizes that do not fit: a kernel larger than the padded image,
     /// groups that do not divide the channels, a stride of 0.
     #[track_caller]
-    pub fn conv2d(&self, w: &Tensor, bias: Option<&Tensor>, conv: Conv2d) -> Result<Tensor> {
+    pub fn conv2d(&self, w: &Tensor, bias: Option<&Tensor>, conv: Convolution) -> Result<Tensor> {
         let (x, kernel, site) = (self.shape(), w.shape(), Location::caller());
         let terms: usize = kernel.dims().iter().skip(1).product();
         check(x.dims(), kernel.dims(), &conv)
@@ -428,7 +428,7 @@ impl Tensor {
         &self,
         w: &Tensor,
         bias: Option<&Tensor>,
-        conv: Conv2d,
+        conv: Convolution,
         output_padding: [usize; 2],
     ) -> Result<Tensor> {
         let (y, kernel, site) = (self.shape(), w.shape(), Location::caller());

@@ -21,7 +21,7 @@ pub use batch_norm::{
 pub use channels::{CHANNEL_MOMENTS, MERGE_MOMENTS};
 pub use conv::{CONV2D, CONV2D_BIAS, CONV2D_INPUT, CONV2D_WEIGHTS};
 pub use pool::{AVG_POOL, AVG_POOL_BACKWARD, MAX_POOL, MAX_POOL_BACKWARD};
-pub use window::{Conv2d, Pool2d, WindowFault};
+pub use window::{Convolution, Pooling, WindowFault};
 
 use super::OpDef;
 

@@ -8,7 +8,7 @@ use super::pool_reference::{
     avg_backward_reference, avg_reference, max_backward_reference, max_reference,
 };
 use super::sample::{avg_backward_samples, avg_samples, max_backward_samples, max_samples};
-use super::window::{self, Pool2d, WindowFault, pair, unpair};
+use super::window::{self, Pooling, WindowFault, pair, unpair};
 use crate::attrs::Attrs;
 use crate::error::{Error, Result};
 use crate::host::Spec;
@@ -222,12 +222,12 @@ fn avg_rule(g: &GradCall) -> Result<Vec<Option<Tensor>>> {
 }
 
 /// What is wrong with the geometry, in numbers.
-fn check(x: &Tensor, pool: &Pool2d) -> std::result::Result<(), WindowFault> {
+fn check(x: &Tensor, pool: &Pooling) -> std::result::Result<(), WindowFault> {
     let shape = x.shape();
     let &[_, _, height, width] = shape.dims() else {
         return Err(WindowFault::Rank { rank: shape.rank() });
     };
-    let Pool2d { kernel, stride, padding } = *pool;
+    let Pooling { kernel, stride, padding } = *pool;
     let image = [height, width];
     window::check_sizes(&[
         ("stride", stride),
@@ -255,7 +255,7 @@ impl Tensor {
     ///
     /// [`Error::Window`] names the sizes that do not fit.
     #[track_caller]
-    pub fn max_pool2d(&self, pool: Pool2d) -> Result<Tensor> {
+    pub fn max_pool2d(&self, pool: Pooling) -> Result<Tensor> {
         let site = Location::caller();
         check(self, &pool).map_err(|fault| Error::window("max_pool2d", site, fault))?;
         let sizes = [pool.kernel, pool.stride, pool.padding].map(pair);
@@ -270,7 +270,7 @@ impl Tensor {
     ///
     /// As [`Tensor::max_pool2d`].
     #[track_caller]
-    pub fn avg_pool2d(&self, pool: Pool2d, count_include_pad: bool) -> Result<Tensor> {
+    pub fn avg_pool2d(&self, pool: Pooling, count_include_pad: bool) -> Result<Tensor> {
         let site = Location::caller();
         check(self, &pool).map_err(|fault| Error::window("avg_pool2d", site, fault))?;
         let [kernel, stride, padding] = [pool.kernel, pool.stride, pool.padding].map(pair);

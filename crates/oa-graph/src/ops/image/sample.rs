@@ -5,7 +5,7 @@ use super::batch_norm_reference::statistics;
 use super::conv::Sizes;
 use super::pool;
 use super::pool_reference::max_reference;
-use super::window::{Conv2d, Pool2d, pair};
+use super::window::{Convolution, Pooling, pair};
 use crate::attrs::Attrs;
 use crate::host::HostTensor;
 use crate::ops::sample::{Sample, Source, signed, uniform};
@@ -13,19 +13,19 @@ use crate::shape::Shape;
 
 /// Shape of an image, shape of a kernel, geometry.
 #[derive(Clone, Copy)]
-struct Case([usize; 4], [usize; 4], Conv2d);
+struct Case([usize; 4], [usize; 4], Convolution);
 
 fn geometry(
     stride: [usize; 2],
     padding: [usize; 2],
     dilation: [usize; 2],
     groups: usize,
-) -> Conv2d {
-    Conv2d { stride, padding, dilation, groups }
+) -> Convolution {
+    Convolution { stride, padding, dilation, groups }
 }
 
 fn small() -> Vec<Case> {
-    let plain = Conv2d::default();
+    let plain = Convolution::default();
     let padded = |padding: usize| geometry([1; 2], [padding; 2], [1; 2], 1);
     vec![
         Case([1, 1, 1, 1], [1, 1, 1, 1], plain),
@@ -64,7 +64,7 @@ fn samples(of: fn(Case) -> Sample) -> Vec<Sample> {
     small().into_iter().map(of).chain(large).collect()
 }
 
-fn ints(conv: &Conv2d, more: &[u32]) -> Attrs {
+fn ints(conv: &Convolution, more: &[u32]) -> Attrs {
     let mut all = [conv.stride, conv.padding, conv.dilation].map(pair).to_vec();
     all.push(conv.groups as u32);
     all.extend(more);
@@ -128,14 +128,14 @@ fn tied(shape: [usize; 4], seed: u64) -> HostTensor {
 }
 
 /// Shape of an image and a window.
-type Window = ([usize; 4], Pool2d);
+type Window = ([usize; 4], Pooling);
 
 fn windows() -> Vec<Window> {
-    let pool = |kernel, stride, padding| Pool2d { kernel, stride, padding };
+    let pool = |kernel, stride, padding| Pooling { kernel, stride, padding };
     vec![
-        ([1, 1, 1, 1], Pool2d::square(1)),
-        ([1, 2, 4, 4], Pool2d::square(2)),
-        ([2, 3, 5, 7], Pool2d::square(2)),
+        ([1, 1, 1, 1], Pooling::square(1)),
+        ([1, 2, 4, 4], Pooling::square(2)),
+        ([2, 3, 5, 7], Pooling::square(2)),
         ([1, 2, 7, 5], pool([3; 2], [2; 2], [1; 2])),
         ([1, 2, 6, 6], pool([3; 2], [1; 2], [1; 2])),
         ([2, 1, 5, 8], pool([2, 4], [3, 1], [1, 2])),
@@ -146,13 +146,13 @@ fn windows() -> Vec<Window> {
 
 fn large_windows() -> Vec<Window> {
     vec![
-        ([5, 33, 28, 28], Pool2d::square(2)),
-        ([2, 7, 65, 67], Pool2d { kernel: [5, 3], stride: [3, 2], padding: [2, 1] }),
-        ([2, 3, 90, 70], Pool2d { kernel: [61; 2], stride: [7; 2], padding: [30; 2] }),
+        ([5, 33, 28, 28], Pooling::square(2)),
+        ([2, 7, 65, 67], Pooling { kernel: [5, 3], stride: [3, 2], padding: [2, 1] }),
+        ([2, 3, 90, 70], Pooling { kernel: [61; 2], stride: [7; 2], padding: [30; 2] }),
     ]
 }
 
-fn pool_ints(pool: &Pool2d, image: [usize; 2], count: bool) -> Attrs {
+fn pool_ints(pool: &Pooling, image: [usize; 2], count: bool) -> Attrs {
     let [kernel, stride, padding] = [pool.kernel, pool.stride, pool.padding].map(pair);
     Attrs::ints(&[kernel, stride, padding, pair(image), 0, count.into()])
 }

@@ -5,7 +5,7 @@
 
 /// Geometry of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conv2d {
+pub struct Convolution {
     /// Pixels that the kernel moves down and right between two results.
     pub stride: [usize; 2],
     /// Rows and columns of zeros on each side of the image.
@@ -17,16 +17,16 @@ pub struct Conv2d {
     pub groups: usize,
 }
 
-impl Default for Conv2d {
+impl Default for Convolution {
     /// A dense kernel that moves by one pixel over an image without padding, in one group.
-    fn default() -> Conv2d {
-        Conv2d { stride: [1; 2], padding: [0; 2], dilation: [1; 2], groups: 1 }
+    fn default() -> Convolution {
+        Convolution { stride: [1; 2], padding: [0; 2], dilation: [1; 2], groups: 1 }
     }
 }
 
 /// Geometry of a pooling window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pool2d {
+pub struct Pooling {
     /// Rows and columns of the window.
     pub kernel: [usize; 2],
     /// Pixels that the window moves down and right between two results.
@@ -35,10 +35,10 @@ pub struct Pool2d {
     pub padding: [usize; 2],
 }
 
-impl Pool2d {
+impl Pooling {
     /// Square windows of `size` pixels a side that neither overlap nor leave a gap.
-    pub fn square(size: usize) -> Pool2d {
-        Pool2d { kernel: [size; 2], stride: [size; 2], padding: [0; 2] }
+    pub fn square(size: usize) -> Pooling {
+        Pooling { kernel: [size; 2], stride: [size; 2], padding: [0; 2] }
     }
 }
 
