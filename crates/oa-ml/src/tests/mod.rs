@@ -4,6 +4,7 @@
 //! machine without any Vulkan driver fails them: an absent device is never a pass.
 
 mod generation;
+mod images;
 mod learning;
 mod parity;
 mod refusals;

@@ -13,6 +13,8 @@ mod conv_reference;
 mod pool;
 mod pool_reference;
 mod sample;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use batch_norm::{
