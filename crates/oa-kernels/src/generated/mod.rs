@@ -19,11 +19,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "671745e9d9050b9f";
+pub const LOCK_HASH: &str = "dd5d316bc1751356";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 194] = [
+pub static REGISTRY: [Variant; 202] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -218,4 +218,12 @@ pub static REGISTRY: [Variant; 194] = [
     image::BATCH_NORM,
     image::BATCH_NORM_INPUT_CPU,
     image::BATCH_NORM_INPUT,
+    recurrent::FORWARD_SMALL_CPU,
+    recurrent::FORWARD_RESIDENT,
+    recurrent::BACKWARD_SMALL_CPU,
+    recurrent::BACKWARD_RESIDENT,
+    recurrent::GRU_FORWARD_SMALL_CPU,
+    recurrent::GRU_FORWARD_RESIDENT,
+    recurrent::GRU_BACKWARD_SMALL_CPU,
+    recurrent::GRU_BACKWARD_RESIDENT,
 ];
