@@ -28,8 +28,8 @@ pub use linear::Linear;
 pub use mlp::{GeluMlp, Mlp, SwiGlu};
 pub use moe::{Moe, MoeConfig, RouterLog};
 pub use norm::{LayerNorm, RmsNorm};
-pub use pool::{AvgPool2d, Flatten, GlobalAvgPool2d, MaxPool2d};
 pub use oa_graph::ops::image::{Convolution, Pooling};
+pub use pool::{AvgPool2d, Flatten, GlobalAvgPool2d, MaxPool2d};
 pub use recurrent::{Cell, Rnn, RnnLayer};
 
 /// What a forward pass is for; the default is plain evaluation.
