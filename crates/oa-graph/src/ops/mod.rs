@@ -8,6 +8,7 @@ pub mod activation;
 pub mod attention;
 pub mod attention_gradient;
 pub mod gru;
+pub mod image;
 pub mod index;
 mod launch;
 pub mod layout;
@@ -144,6 +145,7 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         recurrent::OPS,
         moe::OPS,
         gru::OPS,
+        image::OPS,
         update::OPS,
         sampling::OPS,
     ];

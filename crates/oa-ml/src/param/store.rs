@@ -1,5 +1,6 @@
 //! The finalised parameters of a model, and the handles to them.
 
+use super::buffer::PlacedBuffer;
 use super::gradient::Gradients;
 use super::layout::{Layout, Slot};
 use crate::checkpoint::NamedTensor;
@@ -28,16 +29,26 @@ pub(super) struct Inner {
     pub(super) engine: Engine,
     values: OnceLock<Values>,
     gradients: OnceLock<Gradients>,
+    buffers: OnceLock<Vec<PlacedBuffer>>,
 }
 
 impl Inner {
     pub(super) fn new(engine: &Engine) -> Arc<Inner> {
-        let (values, gradients) = Default::default();
-        Arc::new(Inner { engine: engine.clone(), values, gradients })
+        let (values, gradients, buffers) = Default::default();
+        Arc::new(Inner { engine: engine.clone(), values, gradients, buffers })
     }
 
     fn values(&self) -> &Values {
         self.values.get().expect("a parameter is read after its store was finalised")
+    }
+
+    pub(super) fn buffers(&self) -> &[PlacedBuffer] {
+        self.buffers.get().expect("a buffer is read after its store was finalised")
+    }
+
+    /// False when there are some already.
+    pub(super) fn set_buffers(&self, buffers: Vec<PlacedBuffer>) -> bool {
+        self.buffers.set(buffers).is_ok()
     }
 }
 
@@ -164,13 +175,19 @@ impl Parameters {
         Ok(self.inner.gradients.get().expect("just set"))
     }
 
-    /// Reads every parameter back, in declaration order. Blocks.
+    pub(super) fn placed_buffers(&self) -> &[PlacedBuffer] {
+        self.inner.buffers()
+    }
+
+    /// Reads every parameter back, in declaration order, and then every buffer. Blocks.
     ///
     /// # Errors
     ///
     /// When the device fails.
     pub fn to_host(&self) -> Result<Vec<NamedTensor>> {
-        self.read_arena(self.arena())
+        let mut tensors = self.read_arena(self.arena())?;
+        tensors.extend(self.buffers_to_host()?);
+        Ok(tensors)
     }
 
     /// Reads every gradient back, in declaration order. Blocks.
@@ -182,13 +199,20 @@ impl Parameters {
         self.read_arena(self.gradients()?.arena())
     }
 
-    /// Overwrites every parameter. Nothing changes unless every tensor fits.
+    /// Overwrites every parameter and buffer. Nothing changes unless every tensor fits.
     ///
     /// # Errors
     ///
     /// When a name is missing, unknown or has another shape.
     pub fn load(&self, tensors: &[NamedTensor]) -> Result<()> {
-        self.write_arena(self.arena(), tensors)
+        let buffers = self.buffers_among(tensors)?;
+        if buffers.is_empty() {
+            return self.write_arena(self.arena(), tensors);
+        }
+        let is_buffer = |tensor: &&NamedTensor| buffers.iter().any(|own| own.name == tensor.name);
+        let trained = tensors.iter().filter(|tensor| !is_buffer(tensor)).cloned();
+        self.write_arena(self.arena(), &trained.collect::<Vec<NamedTensor>>())?;
+        self.write_buffers(&buffers)
     }
 
     /// Reads an arena of this layout as named tensors.

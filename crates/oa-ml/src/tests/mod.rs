@@ -5,6 +5,7 @@
 
 mod fit;
 mod generation;
+mod images;
 mod learning;
 mod parity;
 mod refusals;
