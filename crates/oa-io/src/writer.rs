@@ -28,11 +28,9 @@ pub(crate) fn write(out: &mut (impl Write + Seek), checkpoint: &Checkpoint) -> R
     })?);
     sections.push(file.section(Kind::Weights, |file| tensors(file, checkpoint.tensors.iter()))?);
     if let Some(moments) = moments {
-        sections.push(
-            file.section(Kind::Optimizer, |file| {
-                tensors(file, moments.m.iter().chain(&moments.v))
-            })?,
-        );
+        sections.push(file.section(Kind::Optimizer, |file| {
+            tensors(file, moments.slots.iter().flat_map(|slot| &slot.tensors))
+        })?);
     }
     let header =
         Header { sections: count as u32, file_bytes: file.at, manifest: sections[0].digest };

@@ -4,7 +4,7 @@
 //! object; files are the business of the crate above, which implements [`CheckpointSink`].
 //!
 //! A program reads a text with [`data`], builds a model from a [`ModelConfig`], hands its
-//! parameters to [`AdamW`], runs steps in an [`ItTraining`] session, measures with [`evaluate()`]
+//! parameters to an [`Optimizer`] such as [`AdamW`], runs steps in an [`ItTraining`] session, measures with [`evaluate()`]
 //! and writes text with a [`Generator`].
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,10 @@ pub use evaluate::{Evaluation, evaluate};
 pub use generate::{Generator, Sampling};
 pub use model::{Model, ModelConfig};
 pub use optim::adamw::{AdamW, AdamWConfig};
+pub use optim::muon::{Muon, MuonConfig};
 pub use optim::schedule::{DecayShape, Schedule};
+pub use optim::sgd::{Sgd, SgdConfig};
+pub use optim::{Optimizer, OptimizerConfig, ParameterGroup};
 pub use param::{Parameter, ParameterStore, Parameters};
 pub use tape::GradientTape;
 pub use train::{ItTraining, ItTrainingConfig, StepInputs, StepReport};

@@ -15,6 +15,7 @@ pub mod loss;
 pub mod matmul;
 pub mod moe;
 pub mod norm;
+pub mod optim;
 pub mod pointwise;
 pub mod recurrent;
 pub mod reduce;
@@ -145,6 +146,7 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         moe::OPS,
         gru::OPS,
         update::OPS,
+        optim::OPS,
         sampling::OPS,
     ];
     families.into_iter().flat_map(|family| family.iter().copied())

@@ -19,6 +19,8 @@ fn every_field_survives() {
     check(&fixture::transformer());
     check(&fixture::bare());
     check(&fixture::gru());
+    check(&fixture::sgd());
+    check(&fixture::muon());
 }
 
 #[test]
@@ -89,6 +91,10 @@ fn a_checkpoint_that_breaks_a_rule_is_not_stored() {
     refuse(
         &|c| c.tensors[0].shape = vec![5, 5],
         "tensor `embedding` takes 20 bytes instead of the 25 of its shape",
+    );
+    refuse(
+        &|c| drop(c.training.as_mut().unwrap().optimizer.slots.pop()),
+        "`m` is no list of optimizer slots that this release knows",
     );
     refuse(
         &|c| drop(c.metadata.insert("a\n".into(), String::new())),

@@ -6,13 +6,16 @@
 //! anew in each forward pass. Optimizer moments belong to the optimizer.
 
 mod declare;
+mod freeze;
 mod gradient;
 mod layout;
+mod pattern;
 mod store;
 
 pub use declare::{Decay, ParameterStore, Scope};
 pub use gradient::GradientReport;
 pub use layout::{Layout, Slot};
+pub use pattern::matches;
 pub use store::{Parameter, Parameters, TensorShape};
 
 pub(crate) use store::Registry;
