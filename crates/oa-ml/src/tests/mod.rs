@@ -5,6 +5,7 @@
 
 mod generation;
 mod learning;
+mod optimizers;
 mod parity;
 mod refusals;
 mod vectors;
