@@ -182,6 +182,10 @@ fn model_remedy(error: &oa::ml::Error) -> (End, &'static str) {
              text for training and evaluation",
         ),
         Cause::Optimizer { .. } => (End::Usage, "change that setting"),
+        Cause::Pattern { .. } => {
+            (End::Usage, "`oa inspect --tensors` lists the parameters of a saved run")
+        }
+        Cause::AllFrozen { .. } => (End::Usage, "leave some parameters out of --freeze"),
         Cause::Sampling { .. } | Cause::EmptyPrompt => (End::Usage, "change that flag"),
         Cause::TokenOutOfRange { .. } => (End::Failed, "use a text of the model's tokenizer"),
         Cause::Context { .. } => (End::Usage, "use a smaller --context"),

@@ -13,7 +13,7 @@ use oa::Engine;
 use oa::io::CheckpointFolder;
 use oa::ml::data::{Batch, Batches, ByteTokenizer, DataCursor, TextDataset, TokenView, Tokenizer};
 use oa::ml::train::RunIdentity;
-use oa::ml::{AdamW, ItTraining, Model};
+use oa::ml::{ItTraining, Model, Optimizer};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -29,14 +29,15 @@ pub fn run(common: &Common, start: Start) -> Result<(), Failure> {
     let texts = Texts::of(&start)?;
     let engine = open::engine(common)?;
     let model = model(&engine, &start)?;
+    model.parameters().freeze(&plan.freeze).explain("cannot start this run")?;
     let folder = CheckpointFolder::create(&start.out, plan.routine.keep)?;
     if let Some(record) = &start.record {
         let path = start.out.join("settings.toml");
         std::fs::write(&path, record).map_err(|error| Failure::file("write", &path, &error))?;
     }
     let parameters = model.all_parameters().explain(PREPARING)?;
-    let mut optimizer = AdamW::with_config(parameters, plan.optimizer).explain(PREPARING)?;
-    let training = session(&engine, &mut optimizer, &start)?;
+    let mut optimizer = plan.optimizer.build(parameters).explain(PREPARING)?;
+    let training = session(&engine, &mut *optimizer, &start)?;
     let done = training.steps_done();
     let metrics = Metrics::open(&start.out, done)?;
     let show = Show::new(common.json, plan.training.total_steps, done);
@@ -97,7 +98,7 @@ impl Texts {
 /// The session, brought to where the checkpoint was.
 fn session<'a>(
     engine: &Engine,
-    optimizer: &'a mut AdamW,
+    optimizer: &'a mut dyn Optimizer,
     start: &Start,
 ) -> Result<ItTraining<'a>, Failure> {
     let mut training = match start.plan.routine.mode {
@@ -164,6 +165,10 @@ fn introduce(
         output::count(steps),
         start.out.display()
     ))?;
+    let frozen = model.parameters().frozen();
+    if !frozen.is_empty() {
+        show.say(&format!("frozen  {}", frozen.join(", ")))?;
+    }
     if let Some(file) = from {
         show.say(&format!("resumed from {}", file.display()))?;
     }
