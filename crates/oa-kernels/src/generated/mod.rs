@@ -18,11 +18,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "0df17f061564a67d";
+pub const LOCK_HASH: &str = "74d6f312ebc50ccb";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 172] = [
+pub static REGISTRY: [Variant; 176] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -153,6 +153,8 @@ pub static REGISTRY: [Variant; 172] = [
     matmul::PRODUCT_TILE64,
     matmul::PRODUCT_SMALL_CPU,
     matmul::PRODUCT_TILE32,
+    matmul::PRODUCT_DEEP_CPU,
+    matmul::PRODUCT_DEEP,
     matmul::LINEAR_CPU,
     matmul::LINEAR_TILE64,
     matmul::LINEAR_SMALL_CPU,
@@ -191,6 +193,8 @@ pub static REGISTRY: [Variant; 172] = [
     moe::GROUPED_TILE32,
     moe::GROUPED_WEIGHTS_CPU,
     moe::GROUPED_WEIGHTS_TILE32,
+    moe::GROUPED_WEIGHTS_DEEP_CPU,
+    moe::GROUPED_WEIGHTS_DEEP,
     recurrent::GRU_FORWARD_CPU,
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,

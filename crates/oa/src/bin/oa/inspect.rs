@@ -60,5 +60,8 @@ fn describe(text: &mut String, summary: &Summary, flags: &InspectFlags) -> std::
 }
 
 fn fields(text: &mut String, fields: &[Field]) -> std::fmt::Result {
-    fields.iter().try_for_each(|Field { key, value }| writeln!(text, "  {key:<29}{value}"))
+    fields.iter().try_for_each(|Field { key, value }| {
+        // Lists of names have one a line.
+        writeln!(text, "  {key:<29}{}", value.to_string().replace('\n', ", "))
+    })
 }
