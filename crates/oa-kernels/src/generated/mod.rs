@@ -18,11 +18,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "74d6f312ebc50ccb";
+pub const LOCK_HASH: &str = "bab1007ff505df36";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 176] = [
+pub static REGISTRY: [Variant; 184] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -199,4 +199,12 @@ pub static REGISTRY: [Variant; 176] = [
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,
     recurrent::GRU_BACKWARD,
+    recurrent::FORWARD_SMALL_CPU,
+    recurrent::FORWARD_RESIDENT,
+    recurrent::BACKWARD_SMALL_CPU,
+    recurrent::BACKWARD_RESIDENT,
+    recurrent::GRU_FORWARD_SMALL_CPU,
+    recurrent::GRU_FORWARD_RESIDENT,
+    recurrent::GRU_BACKWARD_SMALL_CPU,
+    recurrent::GRU_BACKWARD_RESIDENT,
 ];

@@ -60,8 +60,12 @@ fn describe(text: &mut String, summary: &Summary, flags: &InspectFlags) -> std::
 }
 
 fn fields(text: &mut String, fields: &[Field]) -> std::fmt::Result {
+    // An alphabet may hold line ends, and whatever else would steer a terminal.
+    let safe = |text: String| match text.chars().any(char::is_control) {
+        true => text.escape_debug().to_string(),
+        false => text,
+    };
     fields.iter().try_for_each(|Field { key, value }| {
-        // Lists of names have one a line.
-        writeln!(text, "  {key:<29}{}", value.to_string().replace('\n', ", "))
+        writeln!(text, "  {key:<29}{}", safe(value.to_string()))
     })
 }
