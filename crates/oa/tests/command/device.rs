@@ -108,7 +108,7 @@ fn a_run_with_muon_and_frozen_parameters_resumes_to_the_same_bits() {
     let place = Place::new();
     let more = ["--optimizer", "muon", "--momentum", "0.9", "--freeze", "embed"];
     train(&place, "whole", &more);
-    let parameters = |step: &str| oa::io::load(&place.at("whole").join(step)).unwrap();
+    let parameters = |step: &str| oa::io::load(place.at("whole").join(step)).unwrap();
     let (early, late) = (parameters("step-00000008.oam"), parameters("step-00000024.oam"));
     let stays = |name: &str| {
         let of = |checkpoint: &oa::ml::Checkpoint| {
