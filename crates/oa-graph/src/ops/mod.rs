@@ -16,6 +16,7 @@ pub mod loss;
 pub mod matmul;
 pub mod moe;
 pub mod norm;
+pub mod optim;
 pub mod pointwise;
 pub mod recurrent;
 pub mod reduce;
@@ -147,6 +148,7 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         gru::OPS,
         image::OPS,
         update::OPS,
+        optim::OPS,
         sampling::OPS,
     ];
     families.into_iter().flat_map(|family| family.iter().copied())

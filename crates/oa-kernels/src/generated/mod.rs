@@ -19,11 +19,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "dd5d316bc1751356";
+pub const LOCK_HASH: &str = "256fbc15489fec5d";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 202] = [
+pub static REGISTRY: [Variant; 212] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -44,6 +44,8 @@ pub static REGISTRY: [Variant; 202] = [
     pointwise::ADD,
     pointwise::SUB_CPU,
     pointwise::SUB,
+    pointwise::BLEND_CPU,
+    pointwise::BLEND,
     pointwise::MUL_CPU,
     pointwise::MUL,
     pointwise::SWIGLU_GATE_CPU,
@@ -62,8 +64,8 @@ pub static REGISTRY: [Variant; 202] = [
     pointwise::RELU_BACKWARD,
     pointwise::ADD_BROADCAST_CPU,
     pointwise::ADD_BROADCAST,
-    pointwise::MUL_BROADCAST_CPU,
-    pointwise::MUL_BROADCAST,
+    pointwise_2::MUL_BROADCAST_CPU,
+    pointwise_2::MUL_BROADCAST,
     pointwise_2::EXPAND_CPU,
     pointwise_2::EXPAND,
     pointwise_2::SWIGLU_GATE_BACKWARD_CPU,
@@ -136,6 +138,14 @@ pub static REGISTRY: [Variant; 202] = [
     sampling::SAMPLE_PORTABLE,
     optim::ADAMW_CPU,
     optim::ADAMW,
+    optim::SGD_CPU,
+    optim::SGD,
+    optim::MUON_MOMENTUM_CPU,
+    optim::MUON_MOMENTUM,
+    optim::MUON_UNIT_CPU,
+    optim::MUON_UNIT,
+    optim::MUON_APPLY_CPU,
+    optim::MUON_APPLY,
     optim::NORM_PARTIALS_CPU,
     optim::NORM_PARTIALS,
     optim::WRITE_ROWS_CPU,

@@ -41,7 +41,7 @@ impl ParameterStore {
 
     /// The scope without a prefix.
     pub fn root(&mut self) -> Scope<'_> {
-        Scope { store: self, prefix: String::new() }
+        Scope { store: self, prefix: String::new(), edge: false }
     }
 
     /// The engine that will hold the parameters.
@@ -72,14 +72,21 @@ impl ParameterStore {
         Parameters::finalised(self.inner, Values::new(self.layout, arena))
     }
 
-    fn declare(&mut self, name: &str, shape: Shape, init: Init, decay: Decay) -> Result<Parameter> {
+    fn declare(
+        &mut self,
+        name: &str,
+        shape: Shape,
+        init: Init,
+        (decay, edge): (Decay, bool),
+    ) -> Result<Parameter> {
         self.check_free(name)?;
         let decays = match decay {
             Decay::Matrices => shape.rank() >= 2,
             Decay::Always => true,
             Decay::Never => false,
         };
-        self.layout.push(name, shape, decays)?;
+        let hidden = decays && matches!(shape.rank(), 2 | 3) && !edge;
+        self.layout.push(name, shape, decays, hidden)?;
         self.init.push(init);
         Ok(Parameter::new(self.inner.clone(), self.init.len() - 1))
     }
@@ -104,13 +111,20 @@ impl ParameterStore {
 pub struct Scope<'a> {
     store: &'a mut ParameterStore,
     prefix: String,
+    edge: bool,
 }
 
 impl Scope<'_> {
     /// The scope `prefix.name`.
     pub fn scope(&mut self, name: &str) -> Scope<'_> {
         let prefix = format!("{}{name}.", self.prefix);
-        Scope { store: self.store, prefix }
+        Scope { store: self.store, prefix, edge: self.edge }
+    }
+
+    /// The same scope for what lies at the edge of a model: embeddings and heads, whose matrices are
+    /// not hidden ones.
+    pub fn edge(&mut self) -> Scope<'_> {
+        Scope { store: self.store, prefix: self.prefix.clone(), edge: true }
     }
 
     /// Declares a parameter; weight decay applies when it is a matrix.
@@ -140,7 +154,7 @@ impl Scope<'_> {
         decay: Decay,
     ) -> Result<Parameter> {
         let full = format!("{}{name}", self.prefix);
-        self.store.declare(&full, shape.into(), init, decay)
+        self.store.declare(&full, shape.into(), init, (decay, self.edge))
     }
 
     /// Declares a tensor that belongs to the model but is not trained, such as running statistics:

@@ -7,14 +7,17 @@
 
 mod buffer;
 mod declare;
+mod freeze;
 mod gradient;
 mod layout;
+mod pattern;
 mod store;
 
 pub use buffer::Buffer;
 pub use declare::{Decay, ParameterStore, Scope};
 pub use gradient::GradientReport;
 pub use layout::{Layout, Slot};
+pub use pattern::matches;
 pub use store::{Parameter, Parameters, TensorShape};
 
 pub(crate) use store::Registry;

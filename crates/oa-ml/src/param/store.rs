@@ -1,13 +1,14 @@
 //! The finalised parameters of a model, and the handles to them.
 
 use super::buffer::PlacedBuffer;
+use super::freeze::Freezing;
 use super::gradient::Gradients;
 use super::layout::{Layout, Slot};
 use crate::checkpoint::NamedTensor;
 use crate::error::{Error, Result};
 use oa_graph::state::{Arena, State};
 use oa_graph::{Engine, Shape, Tensor};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// The parameter values of one model.
 pub(super) struct Values {
@@ -30,12 +31,13 @@ pub(super) struct Inner {
     values: OnceLock<Values>,
     gradients: OnceLock<Gradients>,
     buffers: OnceLock<Vec<PlacedBuffer>>,
+    freezing: Mutex<Freezing>,
 }
 
 impl Inner {
     pub(super) fn new(engine: &Engine) -> Arc<Inner> {
-        let (values, gradients, buffers) = Default::default();
-        Arc::new(Inner { engine: engine.clone(), values, gradients, buffers })
+        let (values, gradients, buffers, freezing) = Default::default();
+        Arc::new(Inner { engine: engine.clone(), values, gradients, buffers, freezing })
     }
 
     fn values(&self) -> &Values {
@@ -165,6 +167,11 @@ impl Parameters {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Which of them are frozen.
+    pub(super) fn freezing(&self) -> MutexGuard<'_, Freezing> {
+        self.inner.freezing.lock().expect("no panic while the freezing is held")
+    }
+
     /// The gradients, whose arena is made the first time somebody asks.
     pub(crate) fn gradients(&self) -> Result<&Gradients> {
         if self.inner.gradients.get().is_none() {
@@ -234,7 +241,8 @@ impl Parameters {
         Ok(())
     }
 
-    fn gather(&self, tensors: &[NamedTensor], elems: usize) -> Result<Vec<f32>> {
+    /// Named tensors as the contents of an arena of this layout.
+    pub(crate) fn gather(&self, tensors: &[NamedTensor], elems: usize) -> Result<Vec<f32>> {
         let mut host = vec![0.0f32; elems];
         let mut filled = vec![false; self.layout().slots().len()];
         for tensor in tensors {

@@ -7,6 +7,7 @@ mod fit;
 mod generation;
 mod images;
 mod learning;
+mod optimizers;
 mod parity;
 mod refusals;
 mod vectors;
