@@ -4,6 +4,7 @@ mod attention;
 mod index;
 mod layout;
 mod loss;
+mod mamba3;
 mod matmul;
 mod moe;
 mod norm;
@@ -18,11 +19,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "362f46dccddd3c89";
+pub const LOCK_HASH: &str = "52c46961c0ad0a55";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 162] = [
+pub static REGISTRY: [Variant; 178] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -185,4 +186,20 @@ pub static REGISTRY: [Variant; 162] = [
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,
     recurrent::GRU_BACKWARD,
+    mamba3::PREPARE_CPU,
+    mamba3::PREPARE,
+    mamba3::PREPARE_LONG,
+    mamba3::PREPARE_BACKWARD_CPU,
+    mamba3::PREPARE_BACKWARD,
+    mamba3::PREPARE_BACKWARD_LONG,
+    mamba3::PREPARE_PARAMETERS_CPU,
+    mamba3::PREPARE_PARAMETERS,
+    mamba3::GATE_CPU,
+    mamba3::GATE,
+    mamba3::GATE_LONG,
+    mamba3::GATE_BACKWARD_CPU,
+    mamba3::GATE_BACKWARD,
+    mamba3::GATE_BACKWARD_LONG,
+    mamba3::GATE_PARAMETERS_CPU,
+    mamba3::GATE_PARAMETERS,
 ];
