@@ -8,7 +8,10 @@ use crate::data::{ByteTokenizer, DataCursor, TextDataset, Tokenizer, contract_co
 use crate::error::Result;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::generate::{Generator, Sampling};
-use crate::model::{ContractMoeConfig, ContractTransformerConfig, Model, ModelConfig, RnnLmConfig};
+use crate::model::{
+    ContractMamba3Config, ContractMoeConfig, ContractTransformerConfig, Model, ModelConfig,
+    RnnLmConfig,
+};
 use crate::optim::adamw::AdamW;
 use crate::train::{ItTraining, ItTrainingConfig, RunIdentity};
 use oa_graph::{Engine, ExecutionReport};
@@ -55,6 +58,11 @@ pub fn workloads() -> Vec<Workload> {
             ModelConfig::ContractTransformer(ContractTransformerConfig::contract(vocab)),
         ),
         of("moe", ModelConfig::ContractMoe(ContractMoeConfig::contract(vocab))),
+        Workload {
+            family: "mamba3",
+            config: ModelConfig::ContractMamba3(ContractMamba3Config::contract(vocab)),
+            rate: 0.003,
+        },
     ]
 }
 

@@ -19,6 +19,7 @@ fn every_field_survives() {
     check(&fixture::transformer());
     check(&fixture::bare());
     check(&fixture::gru());
+    check(&fixture::mamba3());
 }
 
 #[test]

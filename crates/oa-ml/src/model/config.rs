@@ -2,6 +2,7 @@
 //!
 //! Plain data with a parameter count and a validity check; the layers are built elsewhere.
 
+pub use super::mamba3_config::{ContractMamba3Config, DecayStyle, Mamba3LmConfig};
 pub use super::moe_config::{ContractMoeConfig, MoeLmConfig};
 use crate::error::{ConfigFault, Error, Result};
 use crate::nn::Cell;
@@ -156,6 +157,10 @@ pub enum ModelConfig {
     ContractMoe(ContractMoeConfig),
     /// The mixture-of-experts Transformer.
     Moe(MoeLmConfig),
+    /// The contract's Mamba-3.
+    ContractMamba3(ContractMamba3Config),
+    /// The Mamba-3 language model.
+    Mamba3(Mamba3LmConfig),
 }
 
 impl ModelConfig {
@@ -168,6 +173,8 @@ impl ModelConfig {
             ModelConfig::Transformer(_) => "transformer",
             ModelConfig::ContractMoe(_) => "contract_moe",
             ModelConfig::Moe(_) => "moe",
+            ModelConfig::ContractMamba3(_) => "contract_mamba3",
+            ModelConfig::Mamba3(_) => "mamba3",
         }
     }
 
@@ -179,6 +186,8 @@ impl ModelConfig {
             ModelConfig::Transformer(config) => config.vocab,
             ModelConfig::ContractMoe(config) => config.vocab,
             ModelConfig::Moe(config) => config.vocab,
+            ModelConfig::ContractMamba3(config) => config.vocab,
+            ModelConfig::Mamba3(config) => config.vocab,
         }
     }
 
@@ -190,6 +199,7 @@ impl ModelConfig {
             ModelConfig::Transformer(config) => Some(config.context),
             ModelConfig::ContractMoe(config) => Some(config.context),
             ModelConfig::Moe(config) => Some(config.context),
+            ModelConfig::ContractMamba3(_) | ModelConfig::Mamba3(_) => None,
         }
     }
 
@@ -202,6 +212,8 @@ impl ModelConfig {
             ModelConfig::Transformer(config) => config.parameter_count(),
             ModelConfig::ContractMoe(config) => config.parameter_count(),
             ModelConfig::Moe(config) => config.parameter_count(),
+            ModelConfig::ContractMamba3(config) => config.parameter_count(),
+            ModelConfig::Mamba3(config) => config.parameter_count(),
         }
     }
 
@@ -222,6 +234,8 @@ impl ModelConfig {
             ),
             ModelConfig::ContractMoe(c) => (c.sizes(), c.fault()),
             ModelConfig::Moe(c) => (c.sizes(), c.fault()),
+            ModelConfig::ContractMamba3(c) => (c.sizes(), c.fault()),
+            ModelConfig::Mamba3(c) => (c.sizes(), c.fault()),
         };
         let zero = sizes.contains(&0).then_some(ConfigFault::ZeroSize);
         match zero.or(fault) {

@@ -46,7 +46,7 @@ impl Model {
         dropout: Option<DropoutPass<'_>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
         let log = RouterLog::default();
-        let pass = Pass { dropout, routers: Some(&log), cache: None };
+        let pass = Pass { dropout, routers: Some(&log), ..Pass::default() };
         let logits = self.head(&self.hidden(tokens, &pass)?)?;
         let routed = log.into_inner();
         let coefficients = self.config().router_coefficients().filter(|c| *c != [0.0; 2]);

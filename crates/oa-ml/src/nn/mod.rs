@@ -8,20 +8,24 @@ pub mod cache;
 pub mod dropout;
 pub mod embedding;
 pub mod linear;
+pub mod mamba3;
 pub mod mlp;
 pub mod moe;
 pub mod norm;
 pub mod recurrent;
 
 pub use attention::{AttentionConfig, CausalSelfAttention, Rotary};
-pub use cache::{Cache, CachePass, KvCache};
+pub use cache::{Cache, CachePass, KvCache, SsmCache};
 pub use dropout::{Dropout, DropoutPass};
 pub use embedding::Embedding;
 pub use linear::Linear;
+pub use mamba3::{Mamba3, Mamba3Config};
 pub use mlp::{GeluMlp, SwiGlu};
 pub use moe::{Moe, MoeConfig, RouterLog};
 pub use norm::{LayerNorm, RmsNorm};
 pub use recurrent::{Cell, Rnn, RnnLayer};
+
+use oa_graph::Tensor;
 
 /// What a forward pass is for; the default is plain evaluation.
 #[derive(Clone, Copy, Default)]
@@ -32,4 +36,7 @@ pub struct Pass<'a> {
     pub routers: Option<&'a RouterLog>,
     /// Device state of a running generation; `None` when a whole sequence is given.
     pub cache: Option<CachePass<'a>>,
+    /// Where documents start within the rows of a batch, u32 `[B, T]`, not 0 at a first token; `None`
+    /// when every row is one document. Only Mamba-3 reads it.
+    pub starts: Option<&'a Tensor>,
 }

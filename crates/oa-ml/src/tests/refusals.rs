@@ -103,7 +103,7 @@ fn a_loss_that_depends_on_no_parameter_is_refused() {
 #[test]
 fn a_sequence_beyond_the_context_is_refused() {
     let engine = engine();
-    let [_, with_positions @ .., _] = small_models();
+    let [_, with_positions @ .., _, _, _] = small_models();
     for config in with_positions {
         let model = config.build(&engine, 1).unwrap();
         let tokens = engine.tensor_u32([1, 13], &[0; 13]).unwrap();
@@ -112,6 +112,15 @@ fn a_sequence_beyond_the_context_is_refused() {
         let end = "a sequence of 13 tokens is longer than the model's context of 12";
         assert!(message.ends_with(end), "{message}");
     }
+}
+
+#[test]
+fn documents_that_would_be_mixed_are_refused() {
+    let engine = engine();
+    let tokens = engine.tensor_u32([1, 4], &[1, 2, 3, 4]).unwrap();
+    let message = rnn(&engine).forward_documents(&tokens, &tokens).unwrap_err().to_string();
+    let expected = "rnn cannot keep the documents of a row apart; give each a row of its own";
+    assert_eq!(message, expected);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod block;
 mod contract;
 mod language;
 mod loss;
+mod mamba3;
 mod moe;
 mod op;
 mod optim;
@@ -64,6 +65,8 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("lm_gru", language::gru),
     ("lm_transformer", language::transformer),
     ("lm_moe", language::moe),
+    ("mamba3_mixer", mamba3::mixer),
+    ("lm_mamba3", language::mamba3),
     ("lm_contract_transformer", contract::transformer),
 ];
 
