@@ -12,6 +12,7 @@ pub mod index;
 mod launch;
 pub mod layout;
 pub mod loss;
+pub mod mamba3;
 pub mod matmul;
 pub mod moe;
 pub mod norm;
@@ -144,6 +145,7 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         recurrent::OPS,
         moe::OPS,
         gru::OPS,
+        mamba3::OPS,
         update::OPS,
         sampling::OPS,
     ];
