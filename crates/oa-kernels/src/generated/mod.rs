@@ -4,6 +4,7 @@ mod attention;
 mod index;
 mod layout;
 mod loss;
+mod mamba3;
 mod matmul;
 mod moe;
 mod norm;
@@ -18,11 +19,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "362f46dccddd3c89";
+pub const LOCK_HASH: &str = "0d95f22751b296cf";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 162] = [
+pub static REGISTRY: [Variant; 192] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -185,4 +186,34 @@ pub static REGISTRY: [Variant; 162] = [
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,
     recurrent::GRU_BACKWARD,
+    mamba3::ANGLES_CPU,
+    mamba3::ANGLES,
+    mamba3::ANGLES_BACKWARD_CPU,
+    mamba3::ANGLES_BACKWARD,
+    mamba3::ROTATE_CPU,
+    mamba3::ROTATE,
+    mamba3::ROTATE_BACKWARD_CPU,
+    mamba3::ROTATE_BACKWARD,
+    mamba3::WEIGHTS_CPU,
+    mamba3::WEIGHTS,
+    mamba3::WEIGHTS_BACKWARD_CPU,
+    mamba3::WEIGHTS_BACKWARD,
+    mamba3::LOAD_CPU,
+    mamba3::LOAD,
+    mamba3::LOAD_BACKWARD_CPU,
+    mamba3::LOAD_BACKWARD,
+    mamba3::RECURRENT_CPU,
+    mamba3::RECURRENT,
+    mamba3::CHUNKS_CPU,
+    mamba3::CHUNKS,
+    mamba3::CHUNKS_BACKWARD_CPU,
+    mamba3::CHUNKS_BACKWARD,
+    mamba3::CARRY_CPU,
+    mamba3::CARRY,
+    mamba3::CARRY_BACKWARD_CPU,
+    mamba3::CARRY_BACKWARD,
+    mamba3::OUTPUTS_CPU,
+    mamba3::OUTPUTS,
+    mamba3::OUTPUTS_BACKWARD_CPU,
+    mamba3::OUTPUTS_BACKWARD,
 ];
