@@ -275,3 +275,411 @@ pub(super) const GATE_PARAMETERS: Variant = Variant {
     spec_ids: &[],
     tile: [8, 1, 1],
 };
+
+/// Entry `forward_cpu` of `mamba3/angles.slang`.
+pub(super) const ANGLES_CPU: Variant = Variant {
+    family: "mamba3_angles",
+    name: "mamba3/angles_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/angles_cpu.spv"),
+    spv_hash: "facdaab75a9a2191",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [64, 1, 1],
+};
+
+/// Entry `forward_portable` of `mamba3/angles.slang`.
+pub(super) const ANGLES: Variant = Variant {
+    family: "mamba3_angles",
+    name: "mamba3/angles",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/angles.spv"),
+    spv_hash: "8ac3916f7d9a1198",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `backward_cpu` of `mamba3/angles.slang`.
+pub(super) const ANGLES_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_angles_backward",
+    name: "mamba3/angles_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/angles_backward_cpu.spv"),
+    spv_hash: "e5227a4cc0b69f4b",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 2,
+    writes: 0b10,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [64, 1, 1],
+};
+
+/// Entry `backward_portable` of `mamba3/angles.slang`.
+pub(super) const ANGLES_BACKWARD: Variant = Variant {
+    family: "mamba3_angles_backward",
+    name: "mamba3/angles_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/angles_backward.spv"),
+    spv_hash: "d84836a1766fd656",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 2,
+    writes: 0b10,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `turn_cpu` of `mamba3/rotate.slang`.
+pub(super) const ROTATE_CPU: Variant = Variant {
+    family: "mamba3_rotate",
+    name: "mamba3/rotate_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/rotate_cpu.spv"),
+    spv_hash: "145019ca2468714f",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 32,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `turn_portable` of `mamba3/rotate.slang`.
+pub(super) const ROTATE: Variant = Variant {
+    family: "mamba3_rotate",
+    name: "mamba3/rotate",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/rotate.spv"),
+    spv_hash: "52e29b90bcd066a1",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 32,
+    spec_ids: &[],
+    tile: [256, 1, 1],
+};
+
+/// Entry `turn_back_cpu` of `mamba3/rotate.slang`.
+pub(super) const ROTATE_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_rotate_backward",
+    name: "mamba3/rotate_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/rotate_backward_cpu.spv"),
+    spv_hash: "4b3e4d4c6adc133f",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 8,
+    writes: 0b11100000,
+    push_bytes: 32,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `turn_back_portable` of `mamba3/rotate.slang`.
+pub(super) const ROTATE_BACKWARD: Variant = Variant {
+    family: "mamba3_rotate_backward",
+    name: "mamba3/rotate_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/rotate_backward.spv"),
+    spv_hash: "e108e889551a37b4",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 8,
+    writes: 0b11100000,
+    push_bytes: 32,
+    spec_ids: &[],
+    tile: [256, 1, 1],
+};
+
+/// Entry `weights_cpu` of `mamba3/weights.slang`.
+pub(super) const WEIGHTS_CPU: Variant = Variant {
+    family: "mamba3_weights",
+    name: "mamba3/weights_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/weights_cpu.spv"),
+    spv_hash: "611952e3ba9ee12a",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `weights_portable` of `mamba3/weights.slang`.
+pub(super) const WEIGHTS: Variant = Variant {
+    family: "mamba3_weights",
+    name: "mamba3/weights",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/weights.spv"),
+    spv_hash: "cc69fb5919484750",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [256, 1, 1],
+};
+
+/// Entry `weights_backward_cpu` of `mamba3/weights.slang`.
+pub(super) const WEIGHTS_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_weights_backward",
+    name: "mamba3/weights_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/weights_backward_cpu.spv"),
+    spv_hash: "d9d84c657945c41b",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 7,
+    writes: 0b1110000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `weights_backward_portable` of `mamba3/weights.slang`.
+pub(super) const WEIGHTS_BACKWARD: Variant = Variant {
+    family: "mamba3_weights_backward",
+    name: "mamba3/weights_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/weights_backward.spv"),
+    spv_hash: "c77fabf0f752a991",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 7,
+    writes: 0b1110000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [256, 1, 1],
+};
+
+/// Entry `load_cpu` of `mamba3/load.slang`.
+pub(super) const LOAD_CPU: Variant = Variant {
+    family: "mamba3_load",
+    name: "mamba3/load_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/load_cpu.spv"),
+    spv_hash: "ccb9025de7aa97a0",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 5,
+    writes: 0b10000,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `load_portable` of `mamba3/load.slang`.
+pub(super) const LOAD: Variant = Variant {
+    family: "mamba3_load",
+    name: "mamba3/load",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/load.spv"),
+    spv_hash: "888973c57b1ca449",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 5,
+    writes: 0b10000,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [256, 1, 1],
+};
+
+/// Entry `load_backward_cpu` of `mamba3/load.slang`.
+pub(super) const LOAD_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_load_backward",
+    name: "mamba3/load_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/load_backward_cpu.spv"),
+    spv_hash: "04eb1eca5457ec01",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 7,
+    writes: 0b1110000,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [8, 1, 1],
+};
+
+/// Entry `load_backward_portable` of `mamba3/load.slang`.
+pub(super) const LOAD_BACKWARD: Variant = Variant {
+    family: "mamba3_load_backward",
+    name: "mamba3/load_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/load_backward.spv"),
+    spv_hash: "399621da6752b0b5",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 7,
+    writes: 0b1110000,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
+/// Entry `walk_cpu` of `mamba3/recurrent.slang`.
+pub(super) const RECURRENT_CPU: Variant = Variant {
+    family: "mamba3_recurrent",
+    name: "mamba3/recurrent_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/recurrent_cpu.spv"),
+    spv_hash: "eb97ef93094f7669",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 8,
+    writes: 0b11000000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [8, 1, 1],
+};
+
+/// Entry `walk_portable` of `mamba3/recurrent.slang`.
+pub(super) const RECURRENT: Variant = Variant {
+    family: "mamba3_recurrent",
+    name: "mamba3/recurrent",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/recurrent.spv"),
+    spv_hash: "0ded470791c42807",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 8,
+    writes: 0b11000000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [16, 1, 1],
+};
+
+/// Entry `forward_cpu` of `mamba3/chunks.slang`.
+pub(super) const CHUNKS_CPU: Variant = Variant {
+    family: "mamba3_chunks",
+    name: "mamba3/chunks_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/chunks_cpu.spv"),
+    spv_hash: "bf67c729515fbe73",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 6,
+    writes: 0b110000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [8, 1, 1],
+};
+
+/// Entry `forward_portable` of `mamba3/chunks.slang`.
+pub(super) const CHUNKS: Variant = Variant {
+    family: "mamba3_chunks",
+    name: "mamba3/chunks",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/chunks.spv"),
+    spv_hash: "cfef22c8ee0f982e",
+    needs: Caps::NONE,
+    shared_bytes: 11904,
+    local_size: [128, 1, 1],
+    buffers: 6,
+    writes: 0b110000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
+/// Entry `backward_cpu` of `mamba3/chunks.slang`.
+pub(super) const CHUNKS_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_chunks_backward",
+    name: "mamba3/chunks_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/chunks_backward_cpu.spv"),
+    spv_hash: "e5b9c64fb0e710fd",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 9,
+    writes: 0b111000000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [8, 1, 1],
+};
+
+/// Entry `backward_portable` of `mamba3/chunks.slang`.
+pub(super) const CHUNKS_BACKWARD: Variant = Variant {
+    family: "mamba3_chunks_backward",
+    name: "mamba3/chunks_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/chunks_backward.spv"),
+    spv_hash: "a284953f4c8806d8",
+    needs: Caps::NONE,
+    shared_bytes: 11904,
+    local_size: [128, 1, 1],
+    buffers: 9,
+    writes: 0b111000000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
+/// Entry `forward_cpu` of `mamba3/carry.slang`.
+pub(super) const CARRY_CPU: Variant = Variant {
+    family: "mamba3_carry",
+    name: "mamba3/carry_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/carry_cpu.spv"),
+    spv_hash: "b22cc56d5df21789",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [256, 1, 1],
+};
+
+/// Entry `forward_portable` of `mamba3/carry.slang`.
+pub(super) const CARRY: Variant = Variant {
+    family: "mamba3_carry",
+    name: "mamba3/carry",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/carry.spv"),
+    spv_hash: "508fc06a830cc1e8",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};

@@ -13,6 +13,7 @@ mod op;
 mod optim;
 mod random;
 mod runner;
+mod scan;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -61,6 +62,7 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("optim_clip_sched", optim::clip_and_schedules),
     ("rng_dropout", random::dropout),
     ("moe_top", moe::layer),
+    ("mamba3_scan", scan::mamba3),
     ("lm_rnn", language::rnn),
     ("lm_gru", language::gru),
     ("lm_transformer", language::transformer),

@@ -3,7 +3,7 @@
 use super::super::activation::FIRST_ORDER;
 use super::super::rule::{Inferred, refuse};
 use super::super::sample::{Sample, signed, uniform};
-use super::super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
+use super::super::{Backward, Launch, Lower, OpCall, OpDef};
 use super::sizes::STATE;
 use crate::attrs::Attrs;
 use crate::error::Result;

@@ -3,7 +3,7 @@
 use super::super::activation::FIRST_ORDER;
 use super::super::rule::{Inferred, refuse};
 use super::super::sample::{Sample, signed};
-use super::super::{Backward, GradCall, Lower, OpCall, OpDef};
+use super::super::{Backward, Lower, OpCall, OpDef};
 use super::piece::pieces;
 use super::sample::{LARGE, SMALL, Size, coefficients, keys, sizes, starts, values};
 use super::sizes::{DECAYS, DOCUMENTS, Sizes};
