@@ -20,11 +20,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "8aea06e136c03dfe";
+pub const LOCK_HASH: &str = "8f57d022e699007d";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 208] = [
+pub static REGISTRY: [Variant; 212] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -145,6 +145,8 @@ pub static REGISTRY: [Variant; 208] = [
     matmul::PRODUCT_TILE64,
     matmul::PRODUCT_SMALL_CPU,
     matmul::PRODUCT_TILE32,
+    matmul::PRODUCT_DEEP_CPU,
+    matmul::PRODUCT_DEEP,
     matmul::LINEAR_CPU,
     matmul::LINEAR_TILE64,
     matmul::LINEAR_SMALL_CPU,
@@ -183,6 +185,8 @@ pub static REGISTRY: [Variant; 208] = [
     moe::GROUPED_TILE32,
     moe::GROUPED_WEIGHTS_CPU,
     moe::GROUPED_WEIGHTS_TILE32,
+    moe::GROUPED_WEIGHTS_DEEP_CPU,
+    moe::GROUPED_WEIGHTS_DEEP,
     recurrent::GRU_FORWARD_CPU,
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,
