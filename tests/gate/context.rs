@@ -1,7 +1,7 @@
 //! What all trials share: the device, the engines that were opened, the rows of the report.
 //!
-//! Engines are opened once per set of forced kernels and kept, because opening one costs more than
-//! most trials. A trial gets its checks by reference, so that what it compared before it failed is
+//! Engines are opened once per set of forced kernels and kept for a while, because opening one costs
+//! more than most trials; some drivers end at some thirty instances a process. A trial gets its checks by reference, so that what it compared before it failed is
 //! in the report.
 
 use anyhow::{Context as _, Result};
@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
+
+/// Engines that stay open. Trials of one op follow each other, so that few are opened twice.
+const OPEN_ENGINES: usize = 8;
 
 /// Kernel variants to use instead of the selected ones: family name to variant name.
 pub type Force = BTreeMap<String, String>;
@@ -67,6 +70,14 @@ impl Context {
         let mut engines = lock(&self.engines);
         if let Some(engine) = engines.get(force) {
             return Ok(engine.clone());
+        }
+        if engines.len() >= OPEN_ENGINES {
+            // The one that every suite uses stays.
+            let (usual, forced): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                std::mem::take(&mut *engines).into_iter().partition(|(force, _)| force.is_empty());
+            let said = forced.values().flat_map(|engine| engine.gpu().validation_messages());
+            lock(&self.messages).extend(said);
+            *engines = usual;
         }
         let engine = self.lab.open_forced(force.clone())?;
         engines.insert(force.clone(), engine.clone());

@@ -15,9 +15,12 @@ pub type Numbers = BTreeMap<String, f64>;
 
 /// Runs a probe in this process and prints its numbers as JSON.
 pub fn answer(probe: &str, context: &Context) -> u8 {
-    let measured = match probe {
-        "start" => crate::start::measure(context),
-        "memory" => crate::memory::measure(context),
+    let words: Vec<&str> = probe.lines().collect();
+    let measured = match words.as_slice() {
+        ["start"] => crate::start::measure(context),
+        ["reopen"] => crate::start::reopen(context),
+        ["memory"] => crate::memory::measure(context),
+        ["resume", rest @ ..] => crate::checkpoint::resume(context, rest),
         _ => {
             eprintln!("error: there is no probe `{probe}`");
             return EXIT_USAGE;

@@ -18,9 +18,32 @@ const RESIDENT_MB: f64 = 150.0;
 /// that Vulkan drivers exist for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// One trial.
+/// Engines that one process opens, one after the other.
+const REOPENED: usize = 60;
+
+/// The trials.
 pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
-    vec![trial(context, "start/engine", check)]
+    vec![trial(context, "start/engine", check), trial(context, "start/reopened", check_reopened)]
+}
+
+/// A process may open and close as many engines as it likes.
+fn check_reopened(context: &Context, checks: &mut Checks) -> Result<Outcome> {
+    let numbers = process::ask(context, "reopen")?;
+    let opened = *numbers.get("opened").context("the probe gave no number of engines")?;
+    checks.exact("start", "engines", &[opened], &[REOPENED as f64]);
+    Ok(Outcome::Checked)
+}
+
+/// Opens, uses and closes engines, and says how many.
+pub fn reopen(context: &Context) -> Result<Numbers> {
+    let mut opened = 0.0;
+    for index in 0..REOPENED {
+        let engine = context.lab.open().with_context(|| format!("opening engine {index}"))?;
+        let sum = engine.tensor_f32([2], &[1.0, 2.0])?.sum()?.item()?;
+        ensure!(sum == 3.0, "engine {index} added 1 and 2 to {sum}");
+        opened += 1.0;
+    }
+    Ok(Numbers::from([("opened".to_owned(), opened)]))
 }
 
 fn check(context: &Context, checks: &mut Checks) -> Result<Outcome> {

@@ -40,7 +40,7 @@ impl Options {
 /// A step: its name and what it does.
 type Step = (&'static str, fn(&Prepared) -> Result<Tally>);
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("fmt", fmt),
     ("tidy", |_| passed(tidy::run())),
     ("clippy", clippy),
@@ -49,6 +49,7 @@ const STEPS: [Step; 11] = [
     ("rustdoc", rustdoc),
     ("deny", deny),
     ("test", |prepared| tests(prepared, Choice::Lavapipe)),
+    ("test-subgroups", subgroups),
     ("test-second-driver", second_driver),
     ("demo", |prepared| show(prepared, Choice::Lavapipe)),
     ("demo-second-driver", second_demo),
@@ -139,6 +140,10 @@ fn deny(_: &Prepared) -> Result<Tally> {
 
 fn tests(prepared: &Prepared, choice: Choice) -> Result<Tally> {
     test_run::whole(&test_run::place(prepared, choice, true)?)
+}
+
+fn subgroups(prepared: &Prepared) -> Result<Tally> {
+    test_run::subgroups(&test_run::place(prepared, Choice::Lavapipe, false)?)
 }
 
 fn second_driver(prepared: &Prepared) -> Result<Tally> {

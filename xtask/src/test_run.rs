@@ -52,6 +52,8 @@ pub struct Place {
     pub device: Option<String>,
     /// True when the validation layer watches every call.
     pub validation: bool,
+    /// Bits of the driver's vectors, where it is told: they decide the size of its subgroups.
+    pub vector_bits: Option<&'static str>,
 }
 
 /// A runner of tests: its command line for cargo and how its closing line is read.
@@ -80,6 +82,31 @@ const RUNNERS: [Runner; 3] = [
     Runner { name: "reference vectors", arguments: VECTORS, read: Tally::of_closing_line },
 ];
 
+/// What runs again with other sizes of the driver's subgroups.
+const SUBGROUP_RUNNERS: [Runner; 2] = [
+    Runner {
+        name: "every kernel of the gate",
+        arguments: &[
+            "test",
+            "--quiet",
+            "--package",
+            "oa-tests",
+            "--test",
+            "gate",
+            "--",
+            "--suite",
+            "ops",
+            "--suite",
+            "same",
+        ],
+        read: Tally::of_closing_line,
+    },
+    Runner { name: "reference vectors", arguments: VECTORS, read: Tally::of_closing_line },
+];
+
+/// Vector widths of lavapipe beside its usual one, 256: subgroups of 4 and of 16 invocations.
+const VECTOR_BITS: [&str; 2] = ["128", "512"];
+
 /// The suites of the gate that run only when they are named.
 const LONG: Runner = Runner {
     name: "the long suites of the gate",
@@ -106,7 +133,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut place = place(&prepared, choice, !options.no_validation)?;
     place.device = options.device.clone();
     let mut tally = match options.rest.as_slice() {
-        [] => whole(&place)?,
+        [] => everything(&place, choice)?,
         rest => one(&place, &RUNNERS[0], rest)?,
     };
     match options.long {
@@ -128,6 +155,29 @@ pub fn whole(place: &Place) -> Result<Tally> {
     let mut tally = Tally::default();
     for runner in &RUNNERS {
         tally += one(place, runner, &[])?;
+    }
+    Ok(tally)
+}
+
+/// [`whole`], and [`subgroups`] where the driver has several sizes.
+fn everything(place: &Place, choice: Choice) -> Result<Tally> {
+    let mut tally = whole(place)?;
+    if choice == Choice::Lavapipe {
+        tally += subgroups(place)?;
+    }
+    Ok(tally)
+}
+
+/// Every kernel and vector on the subgroup sizes that lavapipe can be told to have. The validation
+/// layer has seen the same kernels at the usual size.
+pub fn subgroups(place: &Place) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for bits in VECTOR_BITS {
+        let name = format!("{} with vectors of {bits} bits", place.name);
+        let place = Place { name, vector_bits: Some(bits), validation: false, ..place.clone() };
+        for runner in &SUBGROUP_RUNNERS {
+            tally += one(&place, runner, &[])?;
+        }
     }
     Ok(tally)
 }
@@ -161,6 +211,7 @@ pub fn place(prepared: &Prepared, choice: Choice, validation: bool) -> Result<Pl
         environment: prepared.environment(driver),
         device: None,
         validation,
+        vector_bits: None,
     })
 }
 
@@ -177,6 +228,9 @@ pub fn at(command: &mut Command, place: &Place) {
     }
     if place.validation {
         command.env("OA_VALIDATION", "sync");
+    }
+    if let Some(bits) = place.vector_bits {
+        command.env("LP_NATIVE_VECTOR_WIDTH", bits);
     }
 }
 

@@ -45,6 +45,11 @@ impl std::error::Error for ShapeError {}
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A plan was to be profiled before it had inputs.
+    #[error(
+        "there is nothing to time: submit the plan once, then profile it with at least one turn"
+    )]
+    NothingSubmitted,
     /// An op was given shapes or element types it does not take.
     #[error("{op} at {site}: {source}")]
     Shape {

@@ -122,6 +122,11 @@ impl Memory {
         Ok(())
     }
 
+    /// The ring slot of the next submission.
+    pub(crate) fn next_slot(&self) -> usize {
+        self.next
+    }
+
     /// Bytes of device memory held.
     pub(crate) fn device_bytes(&self) -> u64 {
         let buffers = [&self.arena, &self.inputs, &self.constants];
@@ -189,10 +194,23 @@ impl Instance {
         let binder = Binder { program, memory, bindings: &bindings };
         let record = |slot: usize| -> Result<Recorded> {
             let outputs = readback.get(slot).map(Vec::as_slice).unwrap_or_default();
-            binder.record(gpu, slot as u64, &pipelines, outputs)
+            binder.record(gpu, slot as u64, &pipelines, Tail::Outputs(outputs))
         };
         let slots = [record(0)?, record(1)?, record(2)?];
         Ok(Instance { bindings, slots, readback })
+    }
+
+    /// Records the program once more with a timestamp before it, after the inputs' copy and after
+    /// every step. It reads the inputs that ring slot `slot` holds.
+    pub(crate) fn record_stamped(
+        &self,
+        gpu: &Gpu,
+        program: &Program,
+        memory: &Memory,
+        slot: usize,
+    ) -> Result<Recorded> {
+        let binder = Binder { program, memory, bindings: &self.bindings };
+        binder.record(gpu, slot as u64, &pipelines(gpu, program)?, Tail::Stamps)
     }
 
     /// Submits the next slot after `write` has filled its part of the input ring.
@@ -224,6 +242,14 @@ impl Instance {
     pub(crate) fn output(&self, slot: usize, output: usize) -> &Slice {
         &self.readback[slot][output]
     }
+}
+
+/// What a recording does besides the program's steps.
+enum Tail<'a> {
+    /// Copies the kept values to these at the end.
+    Outputs(&'a [Slice]),
+    /// Takes the time of each step.
+    Stamps,
 }
 
 /// Resolves windows to slices while recording.
@@ -261,12 +287,19 @@ impl Binder<'_> {
         gpu: &Gpu,
         slot: u64,
         pipelines: &[Pipeline],
-        outputs: &[Slice],
+        tail: Tail<'_>,
     ) -> Result<Recorded> {
         let mut recorder = gpu.recorder("plan")?;
+        let stamped = matches!(tail, Tail::Stamps);
+        if stamped {
+            recorder.timestamp();
+        }
         if let (Some(ring), Some(inputs)) = (&self.memory.ring, &self.memory.inputs) {
             let len_bytes = self.program.inputs_bytes;
             recorder.copy(&ring.slice(slot * len_bytes, len_bytes), &inputs.whole());
+        }
+        if stamped {
+            recorder.timestamp();
         }
         let mut pipelines = pipelines.iter();
         for step in &self.program.steps {
@@ -284,8 +317,13 @@ impl Binder<'_> {
                     recorder.dispatch(pipeline, &slices, push, *groups, label)?;
                 }
             }
+            if stamped {
+                recorder.timestamp();
+            }
         }
-        if !outputs.is_empty() {
+        if let Tail::Outputs(outputs) = tail
+            && !outputs.is_empty()
+        {
             recorder.barrier(Stages::COMPUTE | Stages::TRANSFER, Stages::TRANSFER);
             for (kept, output) in self.bindings.kept.iter().zip(outputs) {
                 recorder.copy(kept, output);

@@ -68,6 +68,7 @@ fn probe(
     let entry = raw::Entry::load(request.library.as_deref())?;
     let options = raw::InstanceOptions { validation: request.validation, labels: request.profile };
     let instance = Arc::new(raw::Instance::create(entry, &options, sink)?);
+    raw::keep_drivers(&instance);
     let probed = raw::probe_all(&instance, request)?;
     Ok((instance, probed))
 }

@@ -113,7 +113,11 @@ fn infer_matmul(call: &OpCall) -> Inferred {
 /// Below this many 64 x 64 tiles a GPU is better filled by 32 x 32 tiles.
 const FEW_TILES: usize = 64;
 
-fn small(batch: usize, m: usize, n: usize) -> bool {
+/// From this many terms a sum on, lanes of a GPU that have no tile of their own share a sum.
+const DEEP: usize = 128;
+
+/// Whether a batch of products has too few results to fill a GPU with large tiles.
+pub(super) fn small(batch: usize, m: usize, n: usize) -> bool {
     batch * m.div_ceil(64) * n.div_ceil(64) < FEW_TILES
 }
 
@@ -124,7 +128,11 @@ fn dims_of(call: &OpCall) -> Dims {
 
 fn matmul_family(call: &OpCall) -> &'static str {
     let d = dims_of(call);
-    if small(d.batch, d.m, d.n) { "matmul_small" } else { "matmul" }
+    match small(d.batch, d.m, d.n) {
+        true if d.k >= DEEP => "matmul_deep",
+        true => "matmul_small",
+        false => "matmul",
+    }
 }
 
 fn tiles(m: usize, n: usize, variant: &Variant) -> u64 {
@@ -343,7 +351,11 @@ fn matmul_samples() -> Vec<Sample> {
         s(&[2, 4, 3], &[2, 4, 5], [1, 0, 0]),
         s(&[2, 4, 3], &[2, 5, 4], [1, 1, 0]),
         s(&[65, 2, 3], &[65, 1, 3], [0, 1, 0]),
+        s(&[2, 129], &[129, 3], [0, 0, 1]),
+        s(&[131, 2], &[131, 3], [1, 0, 1]),
         s(&[127, 129], &[129, 130], [0, 0, 1]).large(),
+        s(&[2500, 17], &[2500, 33], [1, 0, 1]).large(),
+        s(&[2, 4099, 5], &[2, 3, 4099], [1, 1, 0]).large(),
         s(&[129, 127], &[65, 127], [0, 1, 1]).large(),
         s(&[1000, 33], &[1000, 70], [1, 0, 1]).large(),
         s(&[1, 300], &[513, 300], [0, 1, 1]).large(),

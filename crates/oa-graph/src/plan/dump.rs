@@ -66,7 +66,8 @@ fn write(program: &Program, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-fn window(window: &Window) -> String {
+/// A window as text.
+pub(crate) fn window(window: &Window) -> String {
     let (offset, len) = (window.offset, window.len_bytes);
     match window.resource {
         Resource::Arena => format!("arena@{offset}+{len}"),

@@ -1,6 +1,7 @@
 //! `ExecutionPlan`: the immutable, inspectable form of everything that executes.
 
 pub(crate) mod dump;
+mod page;
 pub(crate) mod place;
 pub(crate) mod program;
 pub mod report;
@@ -162,6 +163,34 @@ impl ExecutionPlan {
                 }
             }
         }
+    }
+
+    /// The report with the GPU time of each step: the median of `turns` replays of the inputs that
+    /// were submitted last, each waited for. A replay does everything it always does, so states
+    /// change: a training step trains on its last batch again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NothingSubmitted`] before the first replay or with no turns; when the device has no
+    /// timestamps or fails.
+    pub fn profile(&self, turns: u32) -> Result<ExecutionReport> {
+        let (inner, mut times) = (&self.inner, Vec::new());
+        let gpu = &inner.engine.gpu;
+        let recorded = {
+            let replay = self.replay();
+            if replay.submitted == 0 || turns == 0 {
+                return Err(Error::NothingSubmitted);
+            }
+            let slot =
+                (replay.memory.next_slot() + crate::exec::RING_SLOTS - 1) % crate::exec::RING_SLOTS;
+            replay.instance.record_stamped(gpu, &inner.program, &replay.memory, slot)?
+        };
+        for _ in 0..turns {
+            gpu.submit(&recorded)?.wait(inner.engine_timeout())?;
+            times.push(recorded.timestamps_ns()?);
+            self.count_changes();
+        }
+        Ok(self.report().timed(&times))
     }
 
     /// Fills the plan's transients and inputs with a byte, after everything submitted so far. A

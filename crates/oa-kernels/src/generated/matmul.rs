@@ -27,7 +27,7 @@ pub(super) const PRODUCT_TILE64: Variant = Variant {
     name: "matmul/product_tile64",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/matmul/product_tile64.spv"),
-    spv_hash: "e684321daf2e1aa4",
+    spv_hash: "c33810251a48dfde",
     needs: Caps::NONE,
     shared_bytes: 8320,
     local_size: [128, 1, 1],
@@ -61,7 +61,7 @@ pub(super) const PRODUCT_TILE32: Variant = Variant {
     name: "matmul/product_tile32",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/matmul/product_tile32.spv"),
-    spv_hash: "94fea3da18eb1ce1",
+    spv_hash: "bf727c46e1ecf6d6",
     needs: Caps::NONE,
     shared_bytes: 8320,
     local_size: [128, 1, 1],
@@ -70,6 +70,40 @@ pub(super) const PRODUCT_TILE32: Variant = Variant {
     push_bytes: 44,
     spec_ids: &[0, 1],
     tile: [32, 32, 1],
+};
+
+/// Entry `lanes` of `matmul/product.slang`.
+pub(super) const PRODUCT_DEEP_CPU: Variant = Variant {
+    family: "matmul_deep",
+    name: "matmul/product_deep_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/matmul/product_deep_cpu.spv"),
+    spv_hash: "f2e5566716a4a3ae",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 44,
+    spec_ids: &[],
+    tile: [16, 32, 1],
+};
+
+/// Entry `deep` of `matmul/product.slang`.
+pub(super) const PRODUCT_DEEP: Variant = Variant {
+    family: "matmul_deep",
+    name: "matmul/product_deep",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/matmul/product_deep.spv"),
+    spv_hash: "9a3963cdeb5bc8ad",
+    needs: Caps::NONE,
+    shared_bytes: 8192,
+    local_size: [128, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 44,
+    spec_ids: &[],
+    tile: [16, 16, 1],
 };
 
 /// Entry `lanes` of `matmul/linear.slang`.
@@ -95,7 +129,7 @@ pub(super) const LINEAR_TILE64: Variant = Variant {
     name: "matmul/linear_tile64",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/matmul/linear_tile64.spv"),
-    spv_hash: "67645855f62dbaff",
+    spv_hash: "9cee8c49f8977d10",
     needs: Caps::NONE,
     shared_bytes: 8320,
     local_size: [128, 1, 1],
@@ -129,7 +163,7 @@ pub(super) const LINEAR_TILE32: Variant = Variant {
     name: "matmul/linear_tile32",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/matmul/linear_tile32.spv"),
-    spv_hash: "e068904ea69fc921",
+    spv_hash: "11c778490c16ef7d",
     needs: Caps::NONE,
     shared_bytes: 8320,
     local_size: [128, 1, 1],

@@ -19,11 +19,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "5b59799fa7a991d3";
+pub const LOCK_HASH: &str = "d65a30246ce48444";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 192] = [
+pub static REGISTRY: [Variant; 196] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -144,6 +144,8 @@ pub static REGISTRY: [Variant; 192] = [
     matmul::PRODUCT_TILE64,
     matmul::PRODUCT_SMALL_CPU,
     matmul::PRODUCT_TILE32,
+    matmul::PRODUCT_DEEP_CPU,
+    matmul::PRODUCT_DEEP,
     matmul::LINEAR_CPU,
     matmul::LINEAR_TILE64,
     matmul::LINEAR_SMALL_CPU,
@@ -182,6 +184,8 @@ pub static REGISTRY: [Variant; 192] = [
     moe::GROUPED_TILE32,
     moe::GROUPED_WEIGHTS_CPU,
     moe::GROUPED_WEIGHTS_TILE32,
+    moe::GROUPED_WEIGHTS_DEEP_CPU,
+    moe::GROUPED_WEIGHTS_DEEP,
     recurrent::GRU_FORWARD_CPU,
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,

@@ -333,7 +333,7 @@ pub(super) const GROUPED_TILE32: Variant = Variant {
     name: "moe/grouped_tile32",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/moe/grouped_tile32.spv"),
-    spv_hash: "2bfe12713978954d",
+    spv_hash: "d6e01e159db3298e",
     needs: Caps::NONE,
     shared_bytes: 8320,
     local_size: [128, 1, 1],
@@ -367,7 +367,7 @@ pub(super) const GROUPED_WEIGHTS_TILE32: Variant = Variant {
     name: "moe/grouped_weights_tile32",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/moe/grouped_weights_tile32.spv"),
-    spv_hash: "ab6e6e31ad618f60",
+    spv_hash: "b504f0bbf0388195",
     needs: Caps::NONE,
     shared_bytes: 8320,
     local_size: [128, 1, 1],
@@ -376,4 +376,38 @@ pub(super) const GROUPED_WEIGHTS_TILE32: Variant = Variant {
     push_bytes: 20,
     spec_ids: &[],
     tile: [32, 32, 1],
+};
+
+/// Entry `lanes` of `moe/grouped_weights.slang`.
+pub(super) const GROUPED_WEIGHTS_DEEP_CPU: Variant = Variant {
+    family: "grouped_weights_deep",
+    name: "moe/grouped_weights_deep_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/moe/grouped_weights_deep_cpu.spv"),
+    spv_hash: "0eb19db932866859",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 4,
+    writes: 0b1000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [16, 32, 1],
+};
+
+/// Entry `deep` of `moe/grouped_weights.slang`.
+pub(super) const GROUPED_WEIGHTS_DEEP: Variant = Variant {
+    family: "grouped_weights_deep",
+    name: "moe/grouped_weights_deep",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/moe/grouped_weights_deep.spv"),
+    spv_hash: "6367e03d7b04e855",
+    needs: Caps::NONE,
+    shared_bytes: 8192,
+    local_size: [128, 1, 1],
+    buffers: 4,
+    writes: 0b1000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [16, 16, 1],
 };

@@ -48,13 +48,16 @@ impl DiskCache {
         });
         let mut key = [0; 32];
         key[..16].copy_from_slice(&info.uuid);
-        let driver = blake3::hash(info.driver_info.as_bytes());
-        let driver = u32::from_le_bytes(driver.as_bytes()[..4].try_into().expect("four bytes"));
-        let numbers = [info.driver_version, info.vendor_id, info.device_id, driver];
+        // A software driver has one UUID for all of its vector widths; only the name tells them
+        // apart, and code of one width is wrong on another.
+        let words = blake3::hash(format!("{}\0{}", info.driver_info, info.name).as_bytes());
+        let words = u32::from_le_bytes(words.as_bytes()[..4].try_into().expect("four bytes"));
+        let numbers = [info.driver_version, info.vendor_id, info.device_id, words];
         for (target, number) in key[16..].chunks_exact_mut(4).zip(numbers) {
             target.copy_from_slice(&number.to_le_bytes());
         }
-        let name = format!("pipelines-{}-{:08x}.bin", info.uuid_text(), info.driver_version);
+        let (uuid, version) = (info.uuid_text(), info.driver_version);
+        let name = format!("pipelines-{uuid}-{version:08x}-{words:08x}.bin");
         DiskCache { folder, key, name }
     }
 

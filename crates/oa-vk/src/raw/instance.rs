@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::request::Validation;
 use ash::{ext, khr, vk};
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
@@ -47,6 +47,17 @@ struct Plan {
     flags: vk::InstanceCreateFlags,
     labels: bool,
     settings: bool,
+}
+
+/// Keeps the drivers of a process loaded, by never giving its first instance back.
+///
+/// A loader unloads its drivers with the last instance. Some drivers leave part of the space that a
+/// process has for thread-local storage behind each time, and after some thirty rounds no driver
+/// can be loaded any more (NVIDIA 580.159). What is kept is code, not a device: engines still share
+/// nothing.
+pub(crate) fn keep_drivers(instance: &Arc<Instance>) {
+    static FIRST: OnceLock<Arc<Instance>> = OnceLock::new();
+    FIRST.get_or_init(|| instance.clone());
 }
 
 impl Instance {

@@ -41,7 +41,7 @@ pub(crate) use command::Commands;
 pub(crate) use descriptor::DescriptorPool;
 pub(crate) use device::Device;
 pub(crate) use entry::Entry;
-pub(crate) use instance::{Instance, InstanceOptions};
+pub(crate) use instance::{Instance, InstanceOptions, keep_drivers};
 pub(crate) use mapped::Mapped;
 pub(crate) use memory::{Allocator, MemoryPolicy, RawBuffer};
 pub(crate) use physical::{Physical, probe_all};

@@ -2,6 +2,7 @@
 //!
 //! How many rows an expert has is known on the device only; nothing is padded to the largest.
 
+use super::super::matmul::small;
 use super::super::rule::{Inferred, refuse};
 use super::super::sample::{Sample, signed};
 use super::super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
@@ -35,7 +36,7 @@ pub static GROUPED_WEIGHTS: OpDef = OpDef {
     doc: "Gradient of each expert's matrix: `dw[e] = sum_r dy[r] x[r]^T` over its rows; zero \
           without rows.",
     infer: infer_weights,
-    lower: Lower::Kernel { family: |_| "grouped_weights", launch: launch_weights },
+    lower: Lower::Kernel { family: weights_family, launch: launch_weights },
     backward: Backward::Rule(weights_backward),
     reference: weights_reference,
     samples: weights_samples,
@@ -113,6 +114,15 @@ fn launch_matmul(call: &OpCall, variant: &Variant) -> Launch {
     Launch { groups, push, spec: Vec::new() }
 }
 
+/// Few tiles leave most of a GPU idle, so the lanes of a workgroup then share the sums over rows.
+fn weights_family(call: &OpCall) -> &'static str {
+    let &[experts, n, k] = call.outputs[0].shape.dims() else { unreachable!("infer gave three") };
+    match small(experts, n, k) {
+        true => "grouped_weights_deep",
+        false => "grouped_weights",
+    }
+}
+
 fn launch_weights(call: &OpCall, variant: &Variant) -> Launch {
     let &[experts, n, k] = call.outputs[0].shape.dims() else { unreachable!("infer gave three") };
     let [tile_rows, tile_cols, _] = variant.tile;
@@ -186,7 +196,8 @@ fn weights_reference(inputs: &[HostTensor], attrs: &Attrs) -> Vec<HostTensor> {
 type Size = (usize, usize, usize, usize);
 const SMALL: [Size; 6] =
     [(1, 1, 1, 1), (7, 3, 4, 5), (34, 5, 12, 10), (40, 4, 33, 3), (130, 2, 3, 2), (9, 12, 5, 4)];
-const LARGE: [Size; 3] = [(2048, 4, 16, 32), (777, 9, 65, 130), (1500, 3, 40, 300)];
+const LARGE: [Size; 4] =
+    [(2048, 4, 16, 32), (777, 9, 65, 130), (1500, 3, 40, 300), (400, 40, 65, 70)];
 
 fn offsets_of(rows: usize, experts: usize) -> HostTensor {
     let [offsets, _] = dispatched(rows, 1, experts, 841);

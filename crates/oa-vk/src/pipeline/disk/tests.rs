@@ -54,6 +54,18 @@ fn what_is_stored_is_loaded() {
 }
 
 #[test]
+fn devices_that_share_a_uuid_share_no_file() {
+    let folder = Folder::new("widths");
+    let cache = |bits: u32| {
+        let name = format!("llvmpipe (LLVM 15.0.6, {bits} bits)");
+        DiskCache::new(&DeviceInfo { name, ..info(1) }, Some(&folder.0))
+    };
+    assert!(cache(256).store(b"code for eight lanes"));
+    assert!(cache(128).load().is_empty());
+    assert_eq!(cache(256).load(), b"code for eight lanes");
+}
+
+#[test]
 fn each_damage_is_named() {
     let folder = Folder::new("damage");
     let cache = folder.cache(1);

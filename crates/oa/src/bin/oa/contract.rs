@@ -81,7 +81,8 @@ pub fn run(common: &Common, flags: &ContractFlags) -> Result<(), Failure> {
     }
 }
 
-fn choose<'a>(known: &'a [Workload], names: &[String]) -> Result<Vec<&'a Workload>, Failure> {
+/// The workloads of these families, or all.
+pub fn choose<'a>(known: &'a [Workload], names: &[String]) -> Result<Vec<&'a Workload>, Failure> {
     let unknown = names.iter().find(|name| known.iter().all(|one| one.family != name.as_str()));
     if let Some(name) = unknown {
         let there: Vec<&str> = known.iter().map(|one| one.family).collect();

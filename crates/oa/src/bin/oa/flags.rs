@@ -45,6 +45,11 @@ pub enum Task {
     Generate(GenerateFlags),
     /// Say what a file holds.
     Inspect(InspectFlags),
+    /// Say what a training step executes here, kernel by kernel, and how long each takes.
+    Plan(PlanFlags),
+    /// Look at execution reports that `oa plan` wrote.
+    #[command(subcommand)]
+    Report(ReportTask),
     /// Train, measure, generate, save and reload the workloads of the teaching contract.
     Contract(ContractFlags),
 }
@@ -150,6 +155,56 @@ pub struct InspectFlags {
     /// List every tensor.
     #[arg(long)]
     pub tensors: bool,
+}
+
+/// Flags of `oa plan`.
+#[derive(Args, Clone, Debug)]
+pub struct PlanFlags {
+    /// A family of the teaching contract.
+    #[arg(value_name = "FAMILY", conflicts_with = "model")]
+    pub family: Option<String>,
+    /// A checkpoint, or the folder of a run, instead.
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Sequences of a batch; the default is the contract's 64.
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// Tokens of a sequence; the default is the contract's 16.
+    #[arg(long, value_name = "N")]
+    pub context: Option<usize>,
+    /// Replays to time; 0 only looks.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub profile: u32,
+    /// Write the report as a page with pictures.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the report as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+/// What to do with reports.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ReportTask {
+    /// Say what differs between two reports.
+    Diff {
+        /// The older report.
+        before: PathBuf,
+        /// The newer report.
+        after: PathBuf,
+    },
+    /// Print a report as text.
+    Show {
+        /// The report.
+        file: PathBuf,
+    },
+    /// Write a report as a page with pictures.
+    Html {
+        /// The report.
+        file: PathBuf,
+        /// The page.
+        page: PathBuf,
+    },
 }
 
 #[cfg(test)]

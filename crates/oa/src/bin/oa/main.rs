@@ -15,6 +15,7 @@ mod inspect;
 mod interrupt;
 mod open;
 mod output;
+mod plan;
 mod settings;
 mod train;
 
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         Task::Eval(flags) => eval::run(common, flags),
         Task::Generate(flags) => generate::run(common, flags),
         Task::Inspect(flags) => inspect::run(common, flags),
+        Task::Plan(flags) => plan::run(common, flags),
+        Task::Report(task) => plan::report(task),
         Task::Contract(flags) => contract::run(common, flags),
     };
     match done {
