@@ -17,7 +17,7 @@ pub static MAMBA3_OUTPUTS: OpDef = OpDef {
     name: "mamba3_outputs",
     doc: "Outputs of the chunked scan: `y_i = e^L_i G q_i + sum_{j<i} e^(L_i - L_j) w_j (q_i k_j) v_j \
           + gamma_i (q_i k_i) v_i`, each token's ranks together, inside one document.",
-    infer: infer,
+    infer,
     lower: Lower::Kernel {
         family: |_| "mamba3_outputs",
         launch: |call, variant| of_call(call).over_chunks(call, variant),

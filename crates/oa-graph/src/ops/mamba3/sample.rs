@@ -51,7 +51,9 @@ pub(super) fn coefficients(([b, t, h], ..): Size) -> HostTensor {
 /// Starts of documents: the first token of every second sequence, and about every fifth token.
 pub(super) fn starts(([b, t, _], ..): Size) -> HostTensor {
     let mut source = Source::new(942);
-    let start =
-        |at: usize| if at % t == 0 { at / t % 2 } else { usize::from(source.bits() % 5 == 0) };
+    let start = |at: usize| match at.is_multiple_of(t) {
+        true => at / t % 2,
+        false => usize::from(source.bits().is_multiple_of(5)),
+    };
     HostTensor::new(Spec::u32([b, t]), (0..b * t).map(start).map(|s| s as f64).collect())
 }
