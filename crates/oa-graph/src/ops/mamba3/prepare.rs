@@ -128,9 +128,9 @@ pub(super) const MIMO: u32 = 2;
 pub(super) const GAINS: u32 = 4;
 
 impl Tensor {
-    /// Makes what the scan of a Mamba-3 mixer reads from its input projection `[B, T, 2 H P + 2 N G R
-    /// + 3 H + S]`, which holds z, x, B, C, the raw time steps, decays and mixing weights, and the raw
-    /// rates of the angles.
+    /// Makes what the scan of a Mamba-3 mixer reads from its input projection `[B, T, D]` with D the
+    /// sum of `2 H P`, `2 N G R`, `3 H` and S: it holds z, x, B, C, the raw time steps, decays and
+    /// mixing weights, and the raw rates of the angles.
     ///
     /// # Errors
     ///
