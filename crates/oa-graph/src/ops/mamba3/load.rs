@@ -3,7 +3,7 @@
 use super::super::activation::FIRST_ORDER;
 use super::super::rule::{Inferred, refuse};
 use super::super::sample::{Sample, signed, uniform};
-use super::super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
+use super::super::{Backward, GradCall, Launch, Lower, OpCall, OpDef, turns};
 use crate::attrs::Attrs;
 use crate::error::Result;
 use crate::host::{HostTensor, Spec};
@@ -95,6 +95,11 @@ fn gradients(call: &GradCall) -> Result<Vec<Option<Tensor>>> {
     let [_, k, v, s0] = call.inputs else { unreachable!("mamba3_load has four inputs") };
     let mut gradients = vec![Some(call.dout().clone())];
     if call.wanted[1..].contains(&true) {
+        let specs = [&call.inputs[0].spec(), &k.spec(), &v.spec(), &s0.spec()];
+        let [_, _, ranks, n, p] = sizes(specs).expect("infer admitted the shapes");
+        // A lane of the cpu kernel has a whole head, four terms a turn.
+        let needed = ranks * (n * (p / 4 + 6) + p * (n / 4 + 6));
+        turns::check(&MAMBA3_LOAD_BACKWARD, &[k, v], needed)?;
         let inputs = [call.dout(), k, v, s0];
         let found = Tensor::record(&MAMBA3_LOAD_BACKWARD, Attrs::NONE, &inputs)?;
         gradients.extend(found.into_iter().map(Some));

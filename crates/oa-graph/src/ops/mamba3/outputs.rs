@@ -99,7 +99,7 @@ pub(super) fn sample(size: Size, flags: u32) -> Sample {
 pub(super) fn samples_of(make: fn(Size, u32) -> Sample) -> Vec<Sample> {
     let flags = [0, STATE, DOCUMENTS, DOCUMENTS | STATE];
     let small = SMALL.into_iter().flat_map(|size| flags.map(|flags| make(size, flags)));
-    let large = LARGE.into_iter().zip([STATE, DOCUMENTS | STATE, STATE, 0]);
+    let large = LARGE.into_iter().zip([STATE, DOCUMENTS | STATE, STATE, STATE, 0]);
     let large = large.map(|(size, flags)| Sample::later(move || make(size, flags)));
     small.chain(large).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::super::rule::{Inferred, refuse};
 use super::super::sample::{Sample, signed};
-use super::super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
+use super::super::{Backward, GradCall, Launch, Lower, OpCall, OpDef, turns};
 use super::outputs_gradient::gradients as outputs_gradients;
 use super::sample::{SMALL, Size, coefficients, keys, sizes, starts, values};
 use super::sizes::{DOCUMENTS, STATE, Sizes};
@@ -52,13 +52,14 @@ fn infer(call: &OpCall) -> Inferred {
 /// A team of lanes per row of a state.
 fn launch(call: &OpCall, variant: &Variant) -> Launch {
     let s = of_call(call).expect("infer admitted the shapes");
-    s.launch(s.batch * s.heads * s.width, call, variant)
+    let mut launch = s.launch(s.batch * s.heads * s.width, call, variant);
+    launch.spec.push((0, s.ranks as u32));
+    launch
 }
 
 /// Turns of the loops of one invocation for one token.
 pub(super) fn turns_of_a_token(s: Sizes) -> usize {
-    let terms = s.state * (s.ranks + 2) + 4;
-    (s.ranks + 1) * terms + 4
+    s.state * (2 * s.ranks + 3) + 2 * s.ranks + 6
 }
 
 /// The chunked derivative: the states are computed again, a chunk at a time.
@@ -66,6 +67,8 @@ fn gradients(call: &GradCall) -> Result<Vec<Option<Tensor>>> {
     let [q, k, v, c, starts, state] = call.inputs else { unreachable!("six inputs") };
     let s = Sizes::of(&k.spec(), &v.spec(), &c.spec()).expect("infer admitted the shapes");
     let flags = call.attrs.int[0];
+    turns::check(&MAMBA3_CHUNKS, &[k, v, c], s.chunk_turns())?;
+    turns::check(&MAMBA3_CARRY, &[k, v, c], s.walk_turns())?;
     let of_chunks = [k, v, c, starts].map(Tensor::clone);
     let documents = Attrs::ints(&[flags & DOCUMENTS]);
     let made = Tensor::record(&MAMBA3_CHUNKS, documents, &[k, v, c, starts])?;

@@ -17,9 +17,10 @@ pub(super) const SMALL: [Size; 5] = [
 ];
 
 /// Large sizes: many chunks, the usual widths, the teaching contract.
-pub(super) const LARGE: [Size; 4] = [
+pub(super) const LARGE: [Size; 5] = [
     ([1, 131, 3], 1, 33, 18),
     ([2, 70, 2], 3, 128, 64),
+    ([1, 70, 2], 1, 128, 64),
     ([1, 37, 9], 4, 66, 35),
     ([64, 16, 4], 1, 32, 16),
 ];

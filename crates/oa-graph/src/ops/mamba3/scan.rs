@@ -162,7 +162,8 @@ impl Mamba3Scan<'_> {
             // The op says what it expects.
             (None, _) => self.steps,
         };
-        turns::check(&MAMBA3_ANGLES, &[self.steps], self.steps.shape().rows())?;
+        let tokens = self.steps.shape().dims().get(1).map_or(0, |tokens| tokens + 2);
+        turns::check(&MAMBA3_ANGLES, &[self.steps], tokens)?;
         Tensor::record1(&MAMBA3_ANGLES, Attrs::NONE, &[self.steps, first])
     }
 }
@@ -224,6 +225,7 @@ impl Core<'_> {
         let (starts, g) = (starts.unwrap_or(c), first.as_ref().unwrap_or(c));
         if let Some(sizes) = self.sizes() {
             turns::check(&MAMBA3_OUTPUTS, &[q, k, v], sizes.chunk_turns())?;
+            turns::check(&MAMBA3_CARRY, &[q, k, v], sizes.walk_turns())?;
         }
         let made = Tensor::record(&MAMBA3_CHUNKS, self.flags(false), &[k, v, c, starts])?;
         let [added, decays] = made.as_slice() else {
