@@ -20,11 +20,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "8f57d022e699007d";
+pub const LOCK_HASH: &str = "a7d79c887620a724";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 212] = [
+pub static REGISTRY: [Variant; 220] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -237,4 +237,12 @@ pub static REGISTRY: [Variant; 212] = [
     mamba3_2::OUTPUTS,
     mamba3_2::OUTPUTS_BACKWARD_CPU,
     mamba3_2::OUTPUTS_BACKWARD,
+    recurrent::FORWARD_SMALL_CPU,
+    recurrent::FORWARD_RESIDENT,
+    recurrent::BACKWARD_SMALL_CPU,
+    recurrent::BACKWARD_RESIDENT,
+    recurrent::GRU_FORWARD_SMALL_CPU,
+    recurrent::GRU_FORWARD_RESIDENT,
+    recurrent::GRU_BACKWARD_SMALL_CPU,
+    recurrent::GRU_BACKWARD_RESIDENT,
 ];
