@@ -17,6 +17,7 @@ mod ops;
 mod plan;
 mod process;
 mod same;
+mod scan;
 mod start;
 mod sync;
 mod train;
@@ -68,6 +69,7 @@ const SUITES: &[(&str, bool, Build)] = &[
     ("ops", false, ops::trials),
     ("large", true, ops::large_trials),
     ("same", false, same::trials),
+    ("scan", false, scan::trials),
     ("plan", false, plan::trials),
     ("sync", false, sync::trials),
     ("train", false, train::trials),

@@ -22,7 +22,20 @@ use std::sync::Arc;
 const REPEATS: usize = 3;
 
 /// Ops that go over time or hold a whole block: the specification gives them the wider bound.
-const SCANS: &[&str] = &["rnn_tanh", "rnn_tanh_grad", "rnn_tanh_backward", "gru", "gru_backward"];
+const SCANS: &[&str] = &[
+    "rnn_tanh",
+    "rnn_tanh_grad",
+    "rnn_tanh_backward",
+    "gru",
+    "gru_backward",
+    "mamba3_recurrent",
+    "mamba3_chunks",
+    "mamba3_chunks_backward",
+    "mamba3_carry",
+    "mamba3_carry_backward",
+    "mamba3_outputs",
+    "mamba3_outputs_backward",
+];
 
 /// Trials on the small samples.
 pub fn trials(context: &Arc<Context>) -> Vec<Trial> {

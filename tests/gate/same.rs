@@ -27,6 +27,7 @@ const COMBINING: &[&str] = &[
     "attention",
     "rnn",
     "gru",
+    "mamba3",
     "sum",
     "mean",
     "norm",

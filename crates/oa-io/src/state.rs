@@ -15,8 +15,8 @@ use oa_ml::checkpoint::{
 };
 use oa_ml::data::DataCursor;
 use oa_ml::model::config::{
-    ContractMoeConfig, ContractTransformerConfig, ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
-    TransformerConfig,
+    ContractMamba3Config, ContractMoeConfig, ContractTransformerConfig, DecayStyle, Mamba3LmConfig,
+    ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle, TransformerConfig,
 };
 use oa_ml::optim::adamw::AdamWConfig;
 use oa_ml::optim::muon::MuonConfig;
@@ -119,6 +119,8 @@ fn blank_model(architecture: &str) -> Result<ModelConfig, Fault> {
         ModelConfig::Transformer(TransformerConfig::default()),
         ModelConfig::ContractMoe(ContractMoeConfig::contract(0)),
         ModelConfig::Moe(MoeLmConfig::default()),
+        ModelConfig::ContractMamba3(ContractMamba3Config::contract(0)),
+        ModelConfig::Mamba3(Mamba3LmConfig::default()),
     ];
     models
         .into_iter()
@@ -147,6 +149,17 @@ fn model_fields(io: &mut impl Fields, model: &mut ModelConfig) -> Result<(), Fau
         ModelConfig::Transformer(config) => transformer_fields(io, config),
         ModelConfig::ContractMoe(config) => contract_moe_fields(io, config),
         ModelConfig::Moe(config) => moe_fields(io, config),
+        ModelConfig::ContractMamba3(config) => {
+            let ContractMamba3Config { vocab, width, heads, head_dim, state, angles, eps } = config;
+            io.field("vocab", vocab)?;
+            io.field("width", width)?;
+            io.field("heads", heads)?;
+            io.field("head_dim", head_dim)?;
+            io.field("state", state)?;
+            io.field("angles", angles)?;
+            io.field("eps", eps)
+        }
+        ModelConfig::Mamba3(config) => mamba3_fields(io, config),
     }
 }
 
@@ -245,6 +258,45 @@ fn moe_fields(io: &mut impl Fields, config: &mut MoeLmConfig) -> Result<(), Faul
     io.field("eps", eps)?;
     io.field("aux_coef", aux_coef)?;
     io.field("z_coef", z_coef)
+}
+
+fn mamba3_fields(io: &mut impl Fields, config: &mut Mamba3LmConfig) -> Result<(), Fault> {
+    let Mamba3LmConfig {
+        vocab,
+        width,
+        layers,
+        heads,
+        head_dim,
+        state,
+        groups,
+        rank,
+        mimo,
+        angles,
+        rope,
+        decay,
+        floor,
+        out_norm,
+        ff,
+        eps,
+    } = config;
+    io.field("vocab", vocab)?;
+    io.field("width", width)?;
+    io.field("layers", layers)?;
+    io.field("heads", heads)?;
+    io.field("head_dim", head_dim)?;
+    io.field("state", state)?;
+    io.field("groups", groups)?;
+    io.field("rank", rank)?;
+    io.field("mimo", mimo)?;
+    io.field("angles", angles)?;
+    let styles = [("pair", RopeStyle::Pair), ("half", RopeStyle::Half)];
+    io.choice("rope", "rotary layout", rope, &styles)?;
+    let styles = [("heavy_tail", DecayStyle::HeavyTail), ("softplus", DecayStyle::Softplus)];
+    io.choice("decay", "rate of decay", decay, &styles)?;
+    io.field("floor", floor)?;
+    io.field("out_norm", out_norm)?;
+    io.field("ff", ff)?;
+    io.field("eps", eps)
 }
 
 /// A training state without its tensors.

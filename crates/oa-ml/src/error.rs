@@ -56,6 +56,42 @@ pub enum ConfigFault {
         /// Experts.
         experts: usize,
     },
+    /// The heads of a mixer cannot share its groups.
+    #[error("{heads} heads cannot share {groups} groups of keys and queries evenly")]
+    HeadsOverGroups {
+        /// Heads of a mixer.
+        heads: usize,
+        /// Groups of keys and queries.
+        groups: usize,
+    },
+    /// A mixer without MIMO has a rank above 1.
+    #[error("a rank of {rank} needs MIMO: without it a head has one channel")]
+    RankWithoutMimo {
+        /// Channels of a head into its state.
+        rank: usize,
+    },
+    /// More channels of a head than the kernels take.
+    #[error("a rank of {rank} is too high: at most {most} are supported")]
+    RankTooHigh {
+        /// Channels of a head into its state.
+        rank: usize,
+        /// Most that the kernels take.
+        most: usize,
+    },
+    /// A state has an odd number of rows.
+    #[error("a state of {state} rows is odd; the angles turn pairs of rows")]
+    OddState {
+        /// Rows of a state.
+        state: usize,
+    },
+    /// A mixer turns more pairs than its state has.
+    #[error("{angles} angles cannot turn pairs of a state of {state} rows")]
+    AnglesOverState {
+        /// Angles.
+        angles: usize,
+        /// Rows of a state.
+        state: usize,
+    },
     /// A dropout probability outside `0..1`.
     #[error("a dropout probability of {p} is not in 0..1")]
     Dropout {

@@ -7,6 +7,9 @@ use crate::philox::Stream;
 /// Step word of the initialisation streams: no training step reaches it.
 const INIT_STEP: u32 = u32::MAX;
 
+/// Shortest time step that an initialiser gives.
+const LEAST_TIME_STEP: f64 = 1.0e-4;
+
 /// How a parameter starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
@@ -18,6 +21,18 @@ pub enum Init {
     Normal {
         /// Standard deviation.
         std: f64,
+    },
+    /// Every element the same.
+    Constant {
+        /// The value.
+        value: f32,
+    },
+    /// What a softplus makes time steps of, whose logarithms are uniform.
+    TimeStep {
+        /// Shortest step; none is below 1e-4.
+        shortest: f64,
+        /// Longest step.
+        longest: f64,
     },
     /// Uniform in `[-bound, bound)`.
     Uniform {
@@ -47,6 +62,12 @@ impl Init {
             Init::Ones => vec![1.0; count],
             Init::Normal { std } => {
                 stream.normal(count).into_iter().map(|x| (x * std) as f32).collect()
+            }
+            Init::Constant { value } => vec![value; count],
+            Init::TimeStep { shortest, longest } => {
+                let time = |x: f64| (shortest.ln() + x * (longest / shortest).ln()).exp();
+                let steps = stream.uniform(count).into_iter().map(|x| time(x).max(LEAST_TIME_STEP));
+                steps.map(|step| (step + (-(-step).exp_m1()).ln()) as f32).collect()
             }
             Init::Uniform { bound } => stream
                 .uniform(count)
@@ -78,6 +99,16 @@ mod tests {
             panic!("both are uniform");
         };
         assert!((kaiming - default).abs() < 1e-15, "{kaiming} is not {default}");
+    }
+
+    #[test]
+    fn time_steps_come_back_out_of_a_softplus() {
+        let init = Init::TimeStep { shortest: 1.0e-3, longest: 0.1 };
+        let steps: Vec<f64> =
+            init.values(7, 0, 4_000).iter().map(|&x| f64::from(x).exp().ln_1p()).collect();
+        assert!(steps.iter().all(|step| (0.99e-3..0.101).contains(step)));
+        let short = steps.iter().filter(|&&step| step < 1.0e-2).count();
+        assert!((1_850..2_150).contains(&short), "{short} of 4000 are in the lower decade");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod index;
 mod launch;
 pub mod layout;
 pub mod loss;
+pub mod mamba3;
 pub mod matmul;
 pub mod moe;
 pub mod norm;
@@ -147,6 +148,7 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         moe::OPS,
         gru::OPS,
         image::OPS,
+        mamba3::OPS,
         update::OPS,
         optim::OPS,
         sampling::OPS,

@@ -11,7 +11,8 @@ use oa_ml::data::tokenizer::{
     Alphabet, BpeParts, BpeTable, BpeTrainer, Normalizer, PreTokenizer, TokenizerConfig,
 };
 use oa_ml::model::config::{
-    ContractTransformerConfig, ModelConfig, RnnLmConfig, RopeStyle, TransformerConfig,
+    ContractTransformerConfig, DecayStyle, Mamba3LmConfig, ModelConfig, RnnLmConfig, RopeStyle,
+    TransformerConfig,
 };
 use oa_ml::optim::adamw::AdamWConfig;
 use oa_ml::optim::muon::MuonConfig;
@@ -127,6 +128,22 @@ pub(super) fn gru() -> Checkpoint {
     let model = ModelConfig::Gru(RnnLmConfig { vocab: 5, width: 4, hidden: 2, layers: 3 });
     let shapes: &[(&str, &[usize])] = &[("embed", &[5, 4]), ("rnn.l2.w_hh", &[6, 2])];
     Checkpoint { model, tensors: tensors(shapes, 7), training: None, ..rnn() }
+}
+
+/// A Mamba-3 with every choice set to its other value, without a run.
+pub(super) fn mamba3() -> Checkpoint {
+    let model = ModelConfig::Mamba3(Mamba3LmConfig {
+        vocab: 5,
+        rank: 2,
+        mimo: true,
+        rope: RopeStyle::Half,
+        decay: DecayStyle::Softplus,
+        floor: 0.25,
+        out_norm: true,
+        ..Mamba3LmConfig::default()
+    });
+    let shapes: &[(&str, &[usize])] = &[("embed", &[5, 4]), ("b0.mix.b_bias", &[8, 2, 64])];
+    Checkpoint { model, tensors: tensors(shapes, 8), training: None, ..rnn() }
 }
 
 /// A Transformer with every choice set to its other value.

@@ -27,6 +27,7 @@ fn every_field_survives() {
     check(&packed);
     check(&fixture::sgd());
     check(&fixture::muon());
+    check(&fixture::mamba3());
     check(&fixture::character());
     check(&fixture::bpe());
 }

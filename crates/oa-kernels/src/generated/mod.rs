@@ -5,6 +5,8 @@ mod image;
 mod index;
 mod layout;
 mod loss;
+mod mamba3;
+mod mamba3_2;
 mod matmul;
 mod moe;
 mod norm;
@@ -19,11 +21,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "256fbc15489fec5d";
+pub const LOCK_HASH: &str = "d1679c0b42fd99af";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 212] = [
+pub static REGISTRY: [Variant; 258] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -228,6 +230,52 @@ pub static REGISTRY: [Variant; 212] = [
     image::BATCH_NORM,
     image::BATCH_NORM_INPUT_CPU,
     image::BATCH_NORM_INPUT,
+    mamba3::PREPARE_CPU,
+    mamba3::PREPARE,
+    mamba3::PREPARE_LONG,
+    mamba3::PREPARE_BACKWARD_CPU,
+    mamba3::PREPARE_BACKWARD,
+    mamba3::PREPARE_BACKWARD_LONG,
+    mamba3::PREPARE_PARAMETERS_CPU,
+    mamba3::PREPARE_PARAMETERS,
+    mamba3::GATE_CPU,
+    mamba3::GATE,
+    mamba3::GATE_LONG,
+    mamba3::GATE_BACKWARD_CPU,
+    mamba3::GATE_BACKWARD,
+    mamba3::GATE_BACKWARD_LONG,
+    mamba3::GATE_PARAMETERS_CPU,
+    mamba3::GATE_PARAMETERS,
+    mamba3::ANGLES_CPU,
+    mamba3::ANGLES,
+    mamba3::ANGLES_BACKWARD_CPU,
+    mamba3::ANGLES_BACKWARD,
+    mamba3::ROTATE_CPU,
+    mamba3::ROTATE,
+    mamba3::ROTATE_BACKWARD_CPU,
+    mamba3::ROTATE_BACKWARD,
+    mamba3::WEIGHTS_CPU,
+    mamba3::WEIGHTS,
+    mamba3::WEIGHTS_BACKWARD_CPU,
+    mamba3::WEIGHTS_BACKWARD,
+    mamba3::LOAD_CPU,
+    mamba3::LOAD,
+    mamba3::LOAD_BACKWARD_CPU,
+    mamba3::LOAD_BACKWARD,
+    mamba3::RECURRENT_CPU,
+    mamba3::RECURRENT,
+    mamba3::CHUNKS_CPU,
+    mamba3::CHUNKS,
+    mamba3::CHUNKS_BACKWARD_CPU,
+    mamba3::CHUNKS_BACKWARD,
+    mamba3::CARRY_CPU,
+    mamba3::CARRY,
+    mamba3_2::CARRY_BACKWARD_CPU,
+    mamba3_2::CARRY_BACKWARD,
+    mamba3_2::OUTPUTS_CPU,
+    mamba3_2::OUTPUTS,
+    mamba3_2::OUTPUTS_BACKWARD_CPU,
+    mamba3_2::OUTPUTS_BACKWARD,
     recurrent::FORWARD_SMALL_CPU,
     recurrent::FORWARD_RESIDENT,
     recurrent::BACKWARD_SMALL_CPU,

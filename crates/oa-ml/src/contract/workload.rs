@@ -4,7 +4,9 @@
 
 use crate::data::contract_corpus;
 use crate::data::tokenizer::{Alphabet, BpeTrainer, TokenizerConfig};
-use crate::model::{ContractMoeConfig, ContractTransformerConfig, ModelConfig, RnnLmConfig};
+use crate::model::{
+    ContractMamba3Config, ContractMoeConfig, ContractTransformerConfig, ModelConfig, RnnLmConfig,
+};
 use std::sync::Arc;
 
 /// How the corpus becomes tokens.
@@ -53,7 +55,7 @@ struct Family {
     parameters: [usize; 3],
 }
 
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [Family; 5] = [
     Family {
         name: "rnn",
         config: |vocab| ModelConfig::Rnn(RnnLmConfig::contract(vocab)),
@@ -79,6 +81,12 @@ const FAMILIES: [Family; 4] = [
         config: |vocab| ModelConfig::ContractMoe(ContractMoeConfig::contract(vocab)),
         rate: 0.01,
         parameters: [28_068, 13_183, 32_228],
+    },
+    Family {
+        name: "mamba3",
+        config: |vocab| ModelConfig::ContractMamba3(ContractMamba3Config::contract(vocab)),
+        rate: 0.003,
+        parameters: [25_800, 10_915, 29_960],
     },
 ];
 

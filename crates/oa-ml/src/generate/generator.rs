@@ -208,7 +208,7 @@ impl Generator {
 
     /// Starts recurrent states anew. Caches need none of it: what they hold is masked.
     fn reset(&self) -> Result<()> {
-        for state in &self.cache.hidden {
+        for state in self.cache.recurrent() {
             let zeros = vec![0u8; state.spec().len_bytes() as usize];
             self.model.engine().write_state(state, &zeros)?;
         }

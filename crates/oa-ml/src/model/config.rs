@@ -2,6 +2,7 @@
 //!
 //! Plain data with a parameter count and a validity check; the layers are built elsewhere.
 
+pub use super::mamba3_config::{ContractMamba3Config, DecayStyle, Mamba3LmConfig};
 pub use super::moe_config::{ContractMoeConfig, MoeLmConfig};
 use crate::data::tokenizer::TokenizerConfig;
 use crate::error::{ConfigFault, Error, Result};
@@ -157,6 +158,10 @@ pub enum ModelConfig {
     ContractMoe(ContractMoeConfig),
     /// The mixture-of-experts Transformer.
     Moe(MoeLmConfig),
+    /// The contract's Mamba-3.
+    ContractMamba3(ContractMamba3Config),
+    /// The Mamba-3 language model.
+    Mamba3(Mamba3LmConfig),
 }
 
 impl ModelConfig {
@@ -169,6 +174,8 @@ impl ModelConfig {
             ModelConfig::Transformer(_) => "transformer",
             ModelConfig::ContractMoe(_) => "contract_moe",
             ModelConfig::Moe(_) => "moe",
+            ModelConfig::ContractMamba3(_) => "contract_mamba3",
+            ModelConfig::Mamba3(_) => "mamba3",
         }
     }
 
@@ -182,6 +189,7 @@ impl ModelConfig {
             | ModelConfig::Transformer(_)
             | ModelConfig::ContractMoe(_)
             | ModelConfig::Moe(_) => false,
+            ModelConfig::ContractMamba3(_) | ModelConfig::Mamba3(_) => true,
         }
     }
 
@@ -193,6 +201,8 @@ impl ModelConfig {
             ModelConfig::Transformer(config) => config.vocab,
             ModelConfig::ContractMoe(config) => config.vocab,
             ModelConfig::Moe(config) => config.vocab,
+            ModelConfig::ContractMamba3(config) => config.vocab,
+            ModelConfig::Mamba3(config) => config.vocab,
         }
     }
 
@@ -214,6 +224,8 @@ impl ModelConfig {
             ModelConfig::Transformer(config) => &mut config.vocab,
             ModelConfig::ContractMoe(config) => &mut config.vocab,
             ModelConfig::Moe(config) => &mut config.vocab,
+            ModelConfig::ContractMamba3(config) => &mut config.vocab,
+            ModelConfig::Mamba3(config) => &mut config.vocab,
         };
         *place = vocab;
         self
@@ -227,6 +239,7 @@ impl ModelConfig {
             ModelConfig::Transformer(config) => Some(config.context),
             ModelConfig::ContractMoe(config) => Some(config.context),
             ModelConfig::Moe(config) => Some(config.context),
+            ModelConfig::ContractMamba3(_) | ModelConfig::Mamba3(_) => None,
         }
     }
 
@@ -239,6 +252,8 @@ impl ModelConfig {
             ModelConfig::Transformer(config) => config.parameter_count(),
             ModelConfig::ContractMoe(config) => config.parameter_count(),
             ModelConfig::Moe(config) => config.parameter_count(),
+            ModelConfig::ContractMamba3(config) => config.parameter_count(),
+            ModelConfig::Mamba3(config) => config.parameter_count(),
         }
     }
 
@@ -259,6 +274,8 @@ impl ModelConfig {
             ),
             ModelConfig::ContractMoe(c) => (c.sizes(), c.fault()),
             ModelConfig::Moe(c) => (c.sizes(), c.fault()),
+            ModelConfig::ContractMamba3(c) => (c.sizes(), c.fault()),
+            ModelConfig::Mamba3(c) => (c.sizes(), c.fault()),
         };
         let zero = sizes.contains(&0).then_some(ConfigFault::ZeroSize);
         match zero.or(fault) {

@@ -79,6 +79,6 @@ impl ContractTransformer {
     pub(super) fn cache(&self, engine: &Engine, rows: usize) -> Result<Cache> {
         let ContractTransformerConfig { width, heads, context, .. } = self.config;
         let kv = KvCache::new(engine, [rows, context, heads, width / heads])?;
-        Ok(Cache { rows, kv: vec![kv], hidden: Vec::new() })
+        Ok(Cache { rows, kv: vec![kv], ..Cache::default() })
     }
 }

@@ -90,6 +90,6 @@ impl ContractMoe {
     pub(super) fn cache(&self, engine: &Engine, rows: usize) -> Result<Cache> {
         let ContractMoeConfig { width, heads, context, .. } = self.config;
         let kv = KvCache::new(engine, [rows, context, heads, width / heads])?;
-        Ok(Cache { rows, kv: vec![kv], hidden: Vec::new() })
+        Ok(Cache { rows, kv: vec![kv], ..Cache::default() })
     }
 }

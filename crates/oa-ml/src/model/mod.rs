@@ -5,7 +5,10 @@
 
 pub mod config;
 mod contract;
+mod contract_mamba3;
 mod contract_moe;
+mod mamba3;
+mod mamba3_config;
 mod moe;
 mod moe_config;
 mod rnn_lm;
@@ -13,8 +16,8 @@ mod routing;
 mod transformer;
 
 pub use config::{
-    ContractMoeConfig, ContractTransformerConfig, ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
-    TransformerConfig,
+    ContractMamba3Config, ContractMoeConfig, ContractTransformerConfig, DecayStyle, Mamba3LmConfig,
+    ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle, TransformerConfig,
 };
 pub use routing::RouteStatistics;
 
@@ -23,7 +26,9 @@ use crate::nn::attention::check_context;
 use crate::nn::{Cache, Cell, DropoutPass, Pass};
 use crate::param::{ParameterStore, Parameters};
 use contract::ContractTransformer;
+use contract_mamba3::ContractMamba3;
 use contract_moe::ContractMoe;
+use mamba3::Mamba3Lm;
 use moe::MoeLm;
 use oa_graph::{Engine, Tensor};
 use rnn_lm::RnnLm;
@@ -38,6 +43,8 @@ enum Network {
     Transformer(Transformer),
     ContractMoe(Box<ContractMoe>),
     Moe(MoeLm),
+    ContractMamba3(Box<ContractMamba3>),
+    Mamba3(Mamba3Lm),
 }
 
 /// A language model on an engine. Clones share its parameters.
@@ -70,6 +77,10 @@ impl ModelConfig {
                 Network::ContractMoe(Box::new(ContractMoe::new(&mut store.root(), c)?))
             }
             ModelConfig::Moe(c) => Network::Moe(MoeLm::new(&mut store.root(), c)?),
+            ModelConfig::ContractMamba3(c) => {
+                Network::ContractMamba3(Box::new(ContractMamba3::new(&mut store.root(), c)?))
+            }
+            ModelConfig::Mamba3(c) => Network::Mamba3(Mamba3Lm::new(&mut store.root(), c)?),
         };
         let parameters = store.finalise()?;
         assert_eq!(
@@ -144,6 +155,8 @@ impl Model {
             Network::Transformer(network) => network.hidden(tokens, pass),
             Network::ContractMoe(network) => network.hidden(tokens, pass),
             Network::Moe(network) => network.hidden(tokens, pass),
+            Network::ContractMamba3(network) => network.hidden(tokens, pass),
+            Network::Mamba3(network) => network.hidden(tokens, pass),
         }
     }
 
@@ -156,6 +169,8 @@ impl Model {
             Network::Transformer(network) => network.head(hidden),
             Network::ContractMoe(network) => network.head(hidden),
             Network::Moe(network) => network.head(hidden),
+            Network::ContractMamba3(network) => network.head(hidden),
+            Network::Mamba3(network) => network.head(hidden),
         }
     }
 
@@ -167,6 +182,8 @@ impl Model {
             Network::Transformer(network) => network.cache(self.engine(), rows),
             Network::ContractMoe(network) => network.cache(self.engine(), rows),
             Network::Moe(network) => network.cache(self.engine(), rows),
+            Network::ContractMamba3(network) => network.cache(self.engine(), rows),
+            Network::Mamba3(network) => network.cache(self.engine(), rows),
         }
     }
 

@@ -64,7 +64,7 @@ impl MoeLm {
         let MoeLmConfig { context, kv_heads, head_dim, .. } = self.config;
         let layer = |_| KvCache::new(engine, [rows, context, kv_heads, head_dim]);
         let kv = (0..self.blocks.len()).map(layer).collect::<Result<_>>()?;
-        Ok(Cache { rows, kv, hidden: Vec::new() })
+        Ok(Cache { rows, kv, ..Cache::default() })
     }
 }
 

@@ -40,6 +40,6 @@ impl RnnLm {
         let spec = Spec::f32([rows, self.config.hidden]);
         let state = |_| Ok(engine.state("cache.hidden", spec)?);
         let hidden = (0..self.config.layers).map(state).collect::<Result<_>>()?;
-        Ok(Cache { rows, kv: Vec::new(), hidden })
+        Ok(Cache { rows, hidden, ..Cache::default() })
     }
 }

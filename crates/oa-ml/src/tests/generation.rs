@@ -76,8 +76,8 @@ fn rows_are_generated_as_if_alone() {
 #[test]
 fn a_seed_decides_what_is_sampled() {
     let engine = engine();
-    let [rnn, _, transformer, .., gru] = small_models();
-    for config in [rnn, transformer, gru] {
+    let [rnn, _, transformer, .., gru, mamba3, _] = small_models();
+    for config in [rnn, transformer, gru, mamba3] {
         let model = trained(&engine, config);
         let mut generator = Generator::new(&model).unwrap();
         let mut sample = |sampling: Sampling| {

@@ -1,6 +1,7 @@
 //! Models learn, and what is reported about it is true.
 
 use super::*;
+use crate::model::ContractMamba3Config;
 use crate::optim::schedule::Schedule;
 use crate::{AdamW, GradientTape, ItTraining, ItTrainingConfig, evaluate, loss};
 
@@ -49,6 +50,38 @@ fn the_contract_rnn_learns() {
 #[test]
 fn the_contract_gru_learns() {
     check_learns(ModelConfig::Gru(RnnLmConfig::contract(256)));
+}
+
+#[test]
+fn the_contract_mamba3_learns() {
+    check_learns(ModelConfig::ContractMamba3(ContractMamba3Config::contract(256)));
+}
+
+#[test]
+fn documents_of_one_row_are_as_if_alone() {
+    let engine = engine();
+    let [.., mamba3, mimo] = small_models();
+    for config in [mamba3, mimo] {
+        let model = config.build(&engine, 7).unwrap();
+        let logits = |tokens: &[u32], starts: Option<&[u32]>| {
+            let shape = [1, tokens.len()];
+            let tokens = engine.tensor_u32(shape, tokens).unwrap();
+            let starts = starts.map(|starts| engine.tensor_u32(shape, starts).unwrap());
+            let (logits, _) = model.forward_packed(&tokens, starts.as_ref(), None).unwrap();
+            logits.to_vec_f32().unwrap()
+        };
+        let (first, second) = ([7, 1, 9], [4, 4, 8, 2, 6]);
+        let apart = [logits(&first, None), logits(&second, None)].concat();
+        let packed = [&first[..], &second[..]].concat();
+        let together = logits(&packed, Some(&[1, 0, 0, 1, 0, 0, 0, 0]));
+        let largest = apart.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        let off = |found: &[f32]| {
+            let pairs = found.iter().zip(&apart).map(|(a, b)| (a - b).abs());
+            pairs.fold(0.0f32, f32::max) / largest
+        };
+        assert!(off(&together) < 1.0e-5, "{config:?}: {}", off(&together));
+        assert!(off(&logits(&packed, None)) > 1.0e-2, "unmarked documents reach each other");
+    }
 }
 
 #[test]

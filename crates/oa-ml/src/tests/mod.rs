@@ -16,8 +16,8 @@ use crate::data::{
     Batch, Batches, ByteTokenizer, DataCursor, TextDataset, TokenView, contract_corpus,
 };
 use crate::model::{
-    ContractMoeConfig, ContractTransformerConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
-    TransformerConfig,
+    ContractMoeConfig, ContractTransformerConfig, DecayStyle, Mamba3LmConfig, MoeLmConfig,
+    RnnLmConfig, RopeStyle, TransformerConfig,
 };
 use crate::{Model, ModelConfig, Result, StepInputs};
 use oa_graph::{Engine, Tensor};
@@ -57,7 +57,7 @@ fn batches(rows: usize, sequence: usize) -> Batches {
 }
 
 /// A small model of each architecture, with grouped heads, normed queries and dropout somewhere.
-fn small_models() -> [ModelConfig; 6] {
+fn small_models() -> [ModelConfig; 8] {
     let transformer = TransformerConfig {
         width: 16,
         layers: 2,
@@ -69,6 +69,17 @@ fn small_models() -> [ModelConfig; 6] {
         rope: RopeStyle::Half,
         qk_norm: true,
         dropout: 0.1,
+        ..Default::default()
+    };
+    let mamba3 = Mamba3LmConfig {
+        width: 16,
+        layers: 2,
+        heads: 4,
+        head_dim: 6,
+        state: 8,
+        groups: 2,
+        angles: 2,
+        ff: 12,
         ..Default::default()
     };
     [
@@ -101,6 +112,16 @@ fn small_models() -> [ModelConfig; 6] {
             ..Default::default()
         }),
         ModelConfig::Gru(RnnLmConfig { vocab: 256, width: 8, hidden: 12, layers: 2 }),
+        ModelConfig::Mamba3(mamba3),
+        ModelConfig::Mamba3(Mamba3LmConfig {
+            groups: 1,
+            rank: 3,
+            mimo: true,
+            rope: RopeStyle::Half,
+            decay: DecayStyle::Softplus,
+            out_norm: true,
+            ..mamba3
+        }),
     ]
 }
 

@@ -23,10 +23,10 @@ fn optimizers() -> [OptimizerConfig; 3] {
     ]
 }
 
-/// A recurrent model, one with attention and one with experts.
-fn models() -> [ModelConfig; 3] {
-    let [_, contract, _, moe, _, gru] = small_models();
-    [contract, moe, gru]
+/// A recurrent model, one with attention, one with experts and one with a state space.
+fn models() -> [ModelConfig; 4] {
+    let [_, contract, _, moe, _, gru, mamba3, _] = small_models();
+    [contract, moe, gru, mamba3]
 }
 
 /// Trains from fresh weights or a checkpoint, with a group and a frozen parameter, until `stop`.

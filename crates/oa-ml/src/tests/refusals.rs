@@ -103,7 +103,7 @@ fn a_loss_that_depends_on_no_parameter_is_refused() {
 #[test]
 fn a_sequence_beyond_the_context_is_refused() {
     let engine = engine();
-    let [_, with_positions @ .., _] = small_models();
+    let [_, with_positions @ .., _, _, _] = small_models();
     for config in with_positions {
         let model = config.build(&engine, 1).unwrap();
         let tokens = engine.tensor_u32([1, 13], &[0; 13]).unwrap();

@@ -137,6 +137,25 @@ fn the_gated_model_agrees() {
 }
 
 #[test]
+fn the_mamba3_models_agree() {
+    let config = Mamba3LmConfig {
+        vocab: 29,
+        width: 16,
+        layers: 2,
+        heads: 4,
+        head_dim: 8,
+        state: 8,
+        groups: 2,
+        angles: 2,
+        ff: 24,
+        ..Default::default()
+    };
+    check_lm("lm_mamba3_siso", ModelConfig::Mamba3(config));
+    let config = Mamba3LmConfig { groups: 1, rank: 2, mimo: true, ..config };
+    check_lm("lm_mamba3_mimo", ModelConfig::Mamba3(config));
+}
+
+#[test]
 fn the_transformer_agrees() {
     let config = TransformerConfig {
         vocab: 29,

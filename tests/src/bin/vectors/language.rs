@@ -10,7 +10,10 @@ use oa_graph::Tensor;
 use oa_ml::checkpoint::NamedTensor;
 use oa_ml::data::Batch;
 use oa_ml::generate::{Generator, Sampling};
-use oa_ml::model::{Model, ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle, TransformerConfig};
+use oa_ml::model::{
+    DecayStyle, Mamba3LmConfig, Model, ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
+    TransformerConfig,
+};
 use oa_ml::optim::adamw::{AdamW, AdamWConfig};
 use oa_ml::optim::schedule::Schedule;
 use oa_ml::tape::GradientTape;
@@ -101,6 +104,42 @@ pub fn moe(run: &mut Run) -> Result<()> {
         z_coef: fixture.number("z_coef")? as f32,
     };
     language_model(run, &ModelConfig::Moe(config))
+}
+
+/// The Mamba-3 language model.
+pub fn mamba3(run: &mut Run) -> Result<()> {
+    let fixture = run.fixture;
+    let size = |key: &str| fixture.size(key);
+    let (width, head_dim, state) = (size("d_model")?, size("P")?, size("N")?);
+    let mimo = fixture.flag("mimo");
+    let config = Mamba3LmConfig {
+        vocab: size("vocab")?,
+        width,
+        layers: size("n_layer")?,
+        heads: size("expand")? * width / head_dim,
+        head_dim,
+        state,
+        groups: size("G")?,
+        // The files name a rank that only MIMO has.
+        rank: if mimo { size("R")? } else { 1 },
+        mimo,
+        angles: (state as f64 * fixture.number("rope_fraction")?) as usize / 2,
+        rope: match fixture.word("layout") {
+            Some("half") => RopeStyle::Half,
+            Some("pair") => RopeStyle::Pair,
+            other => bail!("the rotary layout {other:?} is unknown"),
+        },
+        decay: match fixture.word("a_act") {
+            Some("heavy_tail") => DecayStyle::HeavyTail,
+            Some("softplus") => DecayStyle::Softplus,
+            other => bail!("the rate of decay {other:?} is unknown"),
+        },
+        floor: fixture.number("a_floor")? as f32,
+        out_norm: fixture.flag("out_norm"),
+        ff: size("d_ff")?,
+        eps: fixture.number("eps")? as f32,
+    };
+    language_model(run, &ModelConfig::Mamba3(config))
 }
 
 fn language_model(run: &mut Run, config: &ModelConfig) -> Result<()> {

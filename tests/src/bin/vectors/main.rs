@@ -7,11 +7,13 @@ mod block;
 mod contract;
 mod language;
 mod loss;
+mod mamba3;
 mod moe;
 mod op;
 mod optim;
 mod random;
 mod runner;
+mod scan;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -61,10 +63,13 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("optim_clip_sched", optim::clip_and_schedules),
     ("rng_dropout", random::dropout),
     ("moe_top", moe::layer),
+    ("mamba3_scan", scan::mamba3),
     ("lm_rnn", language::rnn),
     ("lm_gru", language::gru),
     ("lm_transformer", language::transformer),
     ("lm_moe", language::moe),
+    ("mamba3_mixer", mamba3::mixer),
+    ("lm_mamba3", language::mamba3),
     ("lm_contract_transformer", contract::transformer),
 ];
 

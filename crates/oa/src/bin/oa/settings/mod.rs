@@ -37,6 +37,10 @@ pub enum Arch {
     ContractMoe,
     /// The teaching contract's network of gated recurrent units, with its fixed sizes.
     ContractGru,
+    /// State-space mixers with rotating states, each with a SwiGLU.
+    Mamba3,
+    /// The teaching contract's Mamba-3, with its fixed sizes.
+    ContractMamba3,
 }
 
 /// How the learning rate moves after the warm-up.
@@ -74,6 +78,17 @@ pub enum Rope {
     Half,
     /// Channel 2i with channel 2i + 1.
     Pair,
+}
+
+/// How the rate of decay of a state is made positive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rate {
+    /// 1 + x above zero and 1 / (1 - x) below.
+    #[default]
+    HeavyTail,
+    /// log(1 + e^x).
+    Softplus,
 }
 
 /// In which order windows of the text are seen.
@@ -157,23 +172,24 @@ pub struct Settings {
     /// Width of the residual stream or the embedding [default: 128].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub width: Option<usize>,
-    /// Blocks or recurrent layers [default: transformer and moe 4, rnn and gru 1].
+    /// Blocks or recurrent layers [default: transformer, moe and mamba3 4, rnn and gru 1].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: Option<usize>,
     /// rnn, gru: width of the hidden state [default: the width].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub hidden: Option<usize>,
-    /// transformer, moe: attention heads [default: 4].
+    /// transformer, moe: attention heads [default: 4]; mamba3: heads of a mixer [default: 8].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub heads: Option<usize>,
     /// transformer, moe: key-value heads [default: as many as heads].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub kv_heads: Option<usize>,
-    /// transformer, moe: channels of a head [default: width / heads].
+    /// Channels of a head [default: transformer and moe width / heads, mamba3 2 width / heads].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub head_dim: Option<usize>,
     /// transformer: width of the feed-forward layer [default: 8/3 of the width, rounded up to 8];
-    /// moe: width of an expert [default: 2/3 of the width, rounded up to 4].
+    /// moe: width of an expert [default: 2/3 of the width, rounded up to 4]; mamba3: width of the
+    /// feed-forward layer [default: 3/2 of the width, rounded up to 8].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub ff: Option<usize>,
     /// moe: experts of a block [default: 4].
@@ -182,9 +198,27 @@ pub struct Settings {
     /// moe: experts that a token goes to [default: 2].
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub top_k: Option<usize>,
-    /// transformer, moe: channels that rotary positions pair [default: half].
+    /// Channels that rotary positions, or the angles of mamba3, pair [default: transformer and moe
+    /// half, mamba3 pair].
     #[arg(long, value_enum, help_heading = "Model")]
     pub rope: Option<Rope>,
+    /// mamba3: rows of a head's state, half of which turn [default: 64].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub state: Option<usize>,
+    /// mamba3: groups of heads that share keys and queries [default: 1].
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub groups: Option<usize>,
+    /// mamba3: channels through which a head reads and writes its state, with weights of their own
+    /// (MIMO); without it there is one without weights.
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub rank: Option<usize>,
+    /// mamba3: how the rate of decay is made positive [default: heavy-tail].
+    #[arg(long, value_enum, help_heading = "Model")]
+    pub decay_rate: Option<Rate>,
+    /// mamba3: normalise the values of a head before the gate.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Model")]
+    pub out_norm: Option<bool>,
     /// transformer: base of the rotary angles [default: 10000].
     #[arg(long, value_name = "X", help_heading = "Model")]
     pub rope_base: Option<f64>,
@@ -209,7 +243,7 @@ pub struct Settings {
     /// The optimizer [default: adamw].
     #[arg(long, value_enum, help_heading = "Training")]
     pub optimizer: Option<OptimizerKind>,
-    /// Learning rate [default: adamw 0.001, contract 0.01; sgd 0.1; muon 0.02].
+    /// Learning rate [default: adamw 0.001, contract 0.01, contract-mamba3 0.003; sgd 0.1; muon 0.02].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub lr: Option<f64>,
     /// Steps in which the rate rises to --lr [default: 20; contract: 0].

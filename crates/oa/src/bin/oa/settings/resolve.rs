@@ -1,11 +1,11 @@
 //! From settings to a plan: defaults by architecture, and refusal of what has no use.
 
-use super::{Arch, Fall, OptimizerKind, Order, Rope, ScheduleKind, Settings};
+use super::{Arch, Fall, OptimizerKind, Order, Rate, Rope, ScheduleKind, Settings};
 use crate::failure::{Explain, Failure};
 use oa::ml::data::{DataCursor, SourceConfig};
 use oa::ml::model::{
-    ContractMoeConfig, ContractTransformerConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
-    TransformerConfig,
+    ContractMamba3Config, ContractMoeConfig, ContractTransformerConfig, DecayStyle, Mamba3LmConfig,
+    MoeLmConfig, RnnLmConfig, RopeStyle, TransformerConfig,
 };
 use oa::ml::{
     AdamWConfig, DecayShape, ItTrainingConfig, ModelConfig, MuonConfig, OptimizerConfig, Schedule,
@@ -121,6 +121,11 @@ const SIZES: &[&str] = &[
     "context",
     "experts",
     "top-k",
+    "state",
+    "groups",
+    "rank",
+    "decay-rate",
+    "out-norm",
 ];
 
 /// Settings that only some optimizers have a use for.
@@ -154,6 +159,8 @@ impl Arch {
             Arch::Moe => "moe",
             Arch::ContractMoe => "contract-moe",
             Arch::ContractGru => "contract-gru",
+            Arch::Mamba3 => "mamba3",
+            Arch::ContractMamba3 => "contract-mamba3",
         }
     }
 
@@ -188,10 +195,25 @@ impl Arch {
                 "experts",
                 "top-k",
             ],
+            Arch::Mamba3 => &[
+                "width",
+                "layers",
+                "heads",
+                "head-dim",
+                "ff",
+                "state",
+                "groups",
+                "rank",
+                "rope",
+                "decay-rate",
+                "out-norm",
+                "context",
+            ],
             Arch::ContractTransformer
             | Arch::ContractRnn
             | Arch::ContractGru
-            | Arch::ContractMoe => &[],
+            | Arch::ContractMoe
+            | Arch::ContractMamba3 => &[],
         }
     }
 
@@ -200,15 +222,16 @@ impl Arch {
             Arch::ContractTransformer
             | Arch::ContractRnn
             | Arch::ContractGru
-            | Arch::ContractMoe => Defaults {
+            | Arch::ContractMoe
+            | Arch::ContractMamba3 => Defaults {
                 context: 16,
                 batch: 64,
                 steps: 300,
-                lr: 0.01,
+                lr: if self == Arch::ContractMamba3 { 0.003 } else { 0.01 },
                 warmup: 0,
                 seed: 20_260_714,
             },
-            Arch::Transformer | Arch::Rnn | Arch::Gru | Arch::Moe => {
+            Arch::Transformer | Arch::Rnn | Arch::Gru | Arch::Moe | Arch::Mamba3 => {
                 Defaults { context: 64, batch: 12, steps: 200, lr: 0.001, warmup: 20, seed: 0 }
             }
         }
@@ -420,6 +443,8 @@ fn model(settings: &Settings, arch: Arch, context: usize) -> ModelConfig {
         Arch::ContractGru => ModelConfig::Gru(RnnLmConfig::contract(BYTES)),
         Arch::Moe => ModelConfig::Moe(moe(settings, context)),
         Arch::ContractMoe => ModelConfig::ContractMoe(ContractMoeConfig::contract(BYTES)),
+        Arch::Mamba3 => ModelConfig::Mamba3(mamba3(settings)),
+        Arch::ContractMamba3 => ModelConfig::ContractMamba3(ContractMamba3Config::contract(BYTES)),
     }
 }
 
@@ -443,6 +468,36 @@ fn moe(settings: &Settings, context: usize) -> MoeLmConfig {
             Rope::Pair => RopeStyle::Pair,
         },
         rope_base: settings.rope_base.unwrap_or(defaults.rope_base),
+        ..defaults
+    }
+}
+
+fn mamba3(settings: &Settings) -> Mamba3LmConfig {
+    let defaults = Mamba3LmConfig::default();
+    let width = settings.width.unwrap_or(defaults.width);
+    let heads = settings.heads.unwrap_or(defaults.heads);
+    let state = settings.state.unwrap_or(defaults.state);
+    Mamba3LmConfig {
+        vocab: BYTES,
+        width,
+        layers: settings.layers.unwrap_or(defaults.layers),
+        heads,
+        head_dim: settings.head_dim.unwrap_or(2 * width / heads.max(1)),
+        state,
+        groups: settings.groups.unwrap_or(defaults.groups),
+        rank: settings.rank.unwrap_or(defaults.rank),
+        mimo: settings.rank.is_some(),
+        angles: Mamba3LmConfig::half_of(state),
+        rope: match settings.rope.unwrap_or(Rope::Pair) {
+            Rope::Half => RopeStyle::Half,
+            Rope::Pair => RopeStyle::Pair,
+        },
+        decay: match settings.decay_rate.unwrap_or_default() {
+            Rate::HeavyTail => DecayStyle::HeavyTail,
+            Rate::Softplus => DecayStyle::Softplus,
+        },
+        out_norm: settings.out_norm.unwrap_or(defaults.out_norm),
+        ff: settings.ff.unwrap_or((width * 3).div_ceil(2).next_multiple_of(8)),
         ..defaults
     }
 }

@@ -40,6 +40,27 @@ fn the_contract_has_its_own_defaults() {
     assert_eq!(resolve(&settings).unwrap().model.parameter_count(), 43_648);
     let settings = Settings { arch: Some(Arch::ContractTransformer), ..settings };
     assert_eq!(resolve(&settings).unwrap().model.parameter_count(), 25_760);
+    let settings = Settings { arch: Some(Arch::ContractMamba3), ..settings };
+    let plan = resolve(&settings).unwrap();
+    assert_eq!((plan.model.parameter_count(), plan.optimizer.lr), (25_800, 0.003));
+}
+
+#[test]
+fn a_rank_makes_mamba3_multiple_input_multiple_output() {
+    let mamba3 = Settings { arch: Some(Arch::Mamba3), ..Settings::default() };
+    let config = |settings: Settings| match resolve(&settings).unwrap().model {
+        ModelConfig::Mamba3(config) => config,
+        other => panic!("not a Mamba-3: {other:?}"),
+    };
+    assert_eq!(config(mamba3.clone()), Default::default());
+    let several = config(Settings { rank: Some(4), state: Some(32), ..mamba3.clone() });
+    assert_eq!((several.rank, several.mimo, several.angles), (4, true, 8));
+    let text = refuse(Settings { groups: Some(3), ..mamba3.clone() });
+    assert!(text.contains("8 heads cannot share 3 groups of keys and queries evenly"), "{text}");
+    let text = refuse(Settings { state: Some(3), ..mamba3.clone() });
+    assert!(text.contains("a size is 0"), "{text}");
+    let text = refuse(Settings { hidden: Some(3), ..mamba3 });
+    assert!(text.contains("--arch mamba3 has no use for --hidden"), "{text}");
 }
 
 #[test]
