@@ -245,7 +245,7 @@ pub enum Error {
     },
     /// A backward pass that reached nothing.
     #[error(
-        "backward at {site}: the loss depends on none of the {parameters} parameters of this engine; compute it from a model's forward pass after the last update"
+        "backward at {site}: the loss depends on none of the {parameters} parameters that train on this engine; compute it from a model's forward pass after the last update"
     )]
     NoGradient {
         /// The caller's line.
@@ -284,8 +284,10 @@ pub enum Error {
         step: u64,
     },
     /// An optimizer setting outside its range.
-    #[error("AdamW: {name} is {value}, it must be {allowed}")]
+    #[error("{optimizer}: {name} is {value}, it must be {allowed}")]
     Optimizer {
+        /// What it is a setting of.
+        optimizer: &'static str,
         /// The setting.
         name: &'static str,
         /// What was given.
@@ -302,6 +304,60 @@ pub enum Error {
         value: u64,
         /// Least value.
         least: u64,
+    },
+    /// An optimizer that there is not.
+    #[error("there is no optimizer `{name}`; the optimizers are adamw, sgd and muon")]
+    UnknownOptimizer {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// The state of an optimizer of another kind.
+    #[error("the state is that of {found}, the optimizer is {expected}")]
+    OtherOptimizer {
+        /// Optimizer of the state.
+        found: &'static str,
+        /// Optimizer that was to take it over.
+        expected: &'static str,
+    },
+    /// A state of an optimizer without one of its moments.
+    #[error("the state of {optimizer} has no moments `{slot}`")]
+    MissingMoments {
+        /// The optimizer.
+        optimizer: &'static str,
+        /// Name of the moments.
+        slot: &'static str,
+    },
+    /// A pattern that means no parameter.
+    #[error("pattern `{pattern}` matches none of the {parameters} parameters")]
+    Pattern {
+        /// The pattern.
+        pattern: Box<str>,
+        /// Parameters of the model.
+        parameters: usize,
+    },
+    /// A group without a pattern.
+    #[error("parameter group {group} has no pattern, so it groups nothing")]
+    EmptyGroup {
+        /// Number of the group, from 0.
+        group: usize,
+    },
+    /// A parameter of two groups.
+    #[error(
+        "parameter `{name}` is in the parameter groups {first} and {second}; a parameter has one rate and one decay"
+    )]
+    TwoGroups {
+        /// Dotted name.
+        name: Box<str>,
+        /// Number of the one group, from 0.
+        first: usize,
+        /// Number of the other.
+        second: usize,
+    },
+    /// Nothing is left to train.
+    #[error("all {parameters} parameters are frozen: nothing is left to train")]
+    AllFrozen {
+        /// Parameters of the model.
+        parameters: usize,
     },
     /// Parameters of one engine in a session of another.
     #[error("at {site}: the optimizer's parameters live on another engine than the session")]

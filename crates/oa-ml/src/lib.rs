@@ -5,7 +5,7 @@
 //! [`CheckpointSink`].
 //!
 //! A program reads a text with [`data`], builds a model from a [`ModelConfig`], hands its
-//! parameters to [`AdamW`], runs steps in an [`ItTraining`] session, measures with [`evaluate()`]
+//! parameters to an [`Optimizer`] such as [`AdamW`], runs steps in an [`ItTraining`] session, measures with [`evaluate()`]
 //! and writes text with a [`Generator`].
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,10 @@ pub use evaluate::{Evaluation, evaluate, evaluate_read};
 pub use generate::{Generator, Prompt, Sampling, Stop, TextRequest};
 pub use model::{Model, ModelConfig};
 pub use optim::adamw::{AdamW, AdamWConfig};
+pub use optim::muon::{Muon, MuonConfig};
 pub use optim::schedule::{DecayShape, Schedule};
+pub use optim::sgd::{Sgd, SgdConfig};
+pub use optim::{Optimizer, OptimizerConfig, ParameterGroup};
 pub use param::{Parameter, ParameterStore, Parameters};
 pub use tape::GradientTape;
 pub use train::{Callback, Fit, Flow, ItTraining, ItTrainingConfig, StepInputs, StepReport};

@@ -8,6 +8,7 @@ pub mod activation;
 pub mod attention;
 pub mod attention_gradient;
 pub mod gru;
+pub mod image;
 pub mod index;
 mod launch;
 pub mod layout;
@@ -15,6 +16,7 @@ pub mod loss;
 pub mod matmul;
 pub mod moe;
 pub mod norm;
+pub mod optim;
 pub mod pointwise;
 pub mod recurrent;
 pub mod reduce;
@@ -144,7 +146,9 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         recurrent::OPS,
         moe::OPS,
         gru::OPS,
+        image::OPS,
         update::OPS,
+        optim::OPS,
         sampling::OPS,
     ];
     families.into_iter().flat_map(|family| family.iter().copied())

@@ -25,6 +25,8 @@ fn every_field_survives() {
     packed.training.as_mut().unwrap().data =
         DataCursor::Packed { seed: 1, epoch: 2, document: 3, token: 4, gathering: 5, taken: 6 };
     check(&packed);
+    check(&fixture::sgd());
+    check(&fixture::muon());
     check(&fixture::character());
     check(&fixture::bpe());
 }
@@ -97,6 +99,10 @@ fn a_checkpoint_that_breaks_a_rule_is_not_stored() {
     refuse(
         &|c| c.tensors[0].shape = vec![5, 5],
         "tensor `embedding` takes 20 bytes instead of the 25 of its shape",
+    );
+    refuse(
+        &|c| drop(c.training.as_mut().unwrap().optimizer.slots.pop()),
+        "`m` is no list of optimizer slots that this release knows",
     );
     refuse(
         &|c| c.tokenizer = wide_alphabet(),

@@ -5,7 +5,9 @@
 
 mod fit;
 mod generation;
+mod images;
 mod learning;
+mod optimizers;
 mod parity;
 mod refusals;
 mod vectors;

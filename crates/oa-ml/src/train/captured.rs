@@ -27,6 +27,7 @@ pub(super) struct CapturedStep {
     hyper: InputId,
     step: Option<InputId>,
     inverse_count: Option<InputId>,
+    freezing: u64,
 }
 
 impl CapturedStep {
@@ -38,7 +39,8 @@ impl CapturedStep {
     ) -> Result<CapturedStep> {
         training.zero_grad();
         let (engine, seed) = (training.engine.clone(), training.config.seed);
-        let optimizer = &*training.optimizer;
+        let optimizer = &mut *training.optimizer;
+        let freezing = optimizer.parameters().freezing_changes();
         let plan = engine.capture(|| {
             let step = engine.input("step", Spec::u32([1]));
             let several = batches.len() > 1;
@@ -75,7 +77,7 @@ impl CapturedStep {
         let parts = batches.iter().enumerate().map(part).collect();
         let hyper = plan.input("hyper").expect("the update of every step reads its settings");
         let (step, inverse_count) = (plan.input("step"), plan.input("inverse_count"));
-        Ok(CapturedStep { plan, parts, hyper, step, inverse_count })
+        Ok(CapturedStep { plan, parts, hyper, step, inverse_count, freezing })
     }
 
     /// Refuses batches of other sizes than the captured ones.
@@ -135,6 +137,11 @@ impl CapturedStep {
                 Ok(self.plan.submit(&all)?)
             }
         }
+    }
+
+    /// The freezing that it was captured under; see `Parameters::freezing_changes`.
+    pub(super) fn freezing(&self) -> u64 {
+        self.freezing
     }
 
     /// The plan.

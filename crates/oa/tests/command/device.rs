@@ -101,6 +101,49 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_resumes_to_the_same_bits() {
 }
 
 #[test]
+fn a_run_with_muon_and_frozen_parameters_resumes_to_the_same_bits() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let more = ["--optimizer", "muon", "--momentum", "0.9", "--freeze", "embed"];
+    train(&place, "whole", &more);
+    let parameters = |step: &str| oa::io::load(place.at("whole").join(step)).unwrap();
+    let (early, late) = (parameters("step-00000008.oam"), parameters("step-00000024.oam"));
+    let stays = |name: &str| {
+        let of = |checkpoint: &oa::ml::Checkpoint| {
+            checkpoint.tensors.iter().find(|tensor| tensor.name == name).unwrap().clone()
+        };
+        of(&early) == of(&late)
+    };
+    assert!(stays("embed") && !stays("head"));
+    std::fs::create_dir(place.at("half")).unwrap();
+    let half = "step-00000008.oam";
+    std::fs::copy(place.at("whole").join(half), place.at("half").join(half)).unwrap();
+    place.succeed(&["train", "--resume", "half", "--json"]);
+    let last = |out: &str| digests(&place, &place.at(out).join("step-00000024.oam"));
+    assert_eq!(last("whole"), last("half"));
+}
+
+#[test]
+fn patterns_without_a_parameter_start_nothing() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let refuse = |patterns: &[&str], cause: &str| {
+        let arguments: Vec<&str> =
+            RUN.iter().chain(&["--out", "none", "--freeze"]).chain(patterns).copied().collect();
+        let ended = place.run(&arguments);
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains(cause), "{}", ended.err);
+        assert!(!place.at("none").exists());
+    };
+    refuse(&["head", "b0.*"], "pattern `b0.*` matches none of the 7 parameters");
+    refuse(&["*"], "all 7 parameters are frozen: nothing is left to train");
+}
+
+#[test]
 fn a_finished_run_can_be_made_longer() {
     if !device() {
         return;

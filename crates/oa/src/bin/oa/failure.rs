@@ -213,6 +213,10 @@ fn model_remedy(error: &oa::ml::Error) -> (End, &'static str) {
              text for training and evaluation",
         ),
         Cause::Optimizer { .. } | Cause::Setting { .. } => (End::Usage, "change that setting"),
+        Cause::Pattern { .. } => {
+            (End::Usage, "`oa inspect --tensors` lists the parameters of a saved run")
+        }
+        Cause::AllFrozen { .. } => (End::Usage, "leave some parameters out of --freeze"),
         Cause::Sampling { .. } | Cause::EmptyPrompt | Cause::EmptyStop { .. } => {
             (End::Usage, "change that flag")
         }

@@ -48,6 +48,8 @@ pub enum ScheduleKind {
     Constant,
     /// A cosine down to --min-ratio.
     Cosine,
+    /// A line down to --min-ratio.
+    Linear,
     /// It stays, then falls to --min-ratio over the last --decay steps.
     Wsd,
 }
@@ -82,6 +84,19 @@ pub enum Order {
     Shuffled,
     /// The windows of the teaching contract.
     Contract,
+}
+
+/// How gradients become updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimizerKind {
+    /// Adaptive moments, decoupled weight decay.
+    #[default]
+    Adamw,
+    /// Gradient descent with momentum.
+    Sgd,
+    /// Orthogonalised momentum for hidden matrices, AdamW at a rate of 0.001 for the rest.
+    Muon,
 }
 
 /// Every setting that flags or a file may give.
@@ -191,7 +206,10 @@ pub struct Settings {
     /// Batches that make one step [default: 1].
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub accumulation: Option<u32>,
-    /// Learning rate [default: 0.001; contract: 0.01].
+    /// The optimizer [default: adamw].
+    #[arg(long, value_enum, help_heading = "Training")]
+    pub optimizer: Option<OptimizerKind>,
+    /// Learning rate [default: adamw 0.001, contract 0.01; sgd 0.1; muon 0.02].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub lr: Option<f64>,
     /// Steps in which the rate rises to --lr [default: 20; contract: 0].
@@ -200,7 +218,7 @@ pub struct Settings {
     /// How the rate moves then [default: constant].
     #[arg(long, value_enum, help_heading = "Training")]
     pub schedule: Option<ScheduleKind>,
-    /// cosine, wsd: last rate over --lr [default: 0.1].
+    /// cosine, linear, wsd: last rate over --lr [default: 0.1].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub min_ratio: Option<f64>,
     /// wsd: steps of the fall [default: a fifth of the run].
@@ -212,16 +230,22 @@ pub struct Settings {
     /// Largest gradient norm; 0 for no clipping [default: 1].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub clip: Option<f32>,
-    /// Weight decay of matrices [default: 0.1].
+    /// Parameters that do not train: names, modules, or names with `*` for any characters.
+    #[arg(long, value_name = "PATTERN", num_args = 1.., help_heading = "Training")]
+    pub freeze: Option<Vec<String>>,
+    /// Weight decay of matrices [default: adamw 0.1, sgd 0, muon 0.01].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub weight_decay: Option<f64>,
-    /// Decay of the first moment [default: 0.9].
+    /// sgd, muon: momentum [default: sgd 0.9, muon 0.95].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub momentum: Option<f64>,
+    /// adamw, muon: decay of the first moment [default: 0.9].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub beta1: Option<f64>,
-    /// Decay of the second moment [default: 0.95].
+    /// adamw, muon: decay of the second moment [default: 0.95].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub beta2: Option<f64>,
-    /// Added to the root of the second moment [default: 1e-8].
+    /// adamw, muon: added to the root of the second moment [default: 1e-8].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub eps: Option<f64>,
     /// Seed of weights, order and dropout [default: 0; contract: 20260714].
@@ -284,6 +308,7 @@ impl Settings {
             ("min-ratio", self.min_ratio),
             ("clip", small(self.clip)),
             ("weight-decay", self.weight_decay),
+            ("momentum", self.momentum),
             ("beta1", self.beta1),
             ("beta2", self.beta2),
             ("eps", self.eps),

@@ -1,13 +1,16 @@
 //! From settings to a plan: defaults by architecture, and refusal of what has no use.
 
-use super::{Arch, Fall, Order, Rope, ScheduleKind, Settings};
+use super::{Arch, Fall, OptimizerKind, Order, Rope, ScheduleKind, Settings};
 use crate::failure::{Explain, Failure};
 use oa::ml::data::{DataCursor, SourceConfig};
 use oa::ml::model::{
     ContractMoeConfig, ContractTransformerConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
     TransformerConfig,
 };
-use oa::ml::{AdamWConfig, DecayShape, ItTrainingConfig, ModelConfig, Schedule};
+use oa::ml::{
+    AdamWConfig, DecayShape, ItTrainingConfig, ModelConfig, MuonConfig, OptimizerConfig, Schedule,
+    SgdConfig,
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -91,7 +94,10 @@ pub struct Plan {
     /// Settings of the session.
     pub training: ItTrainingConfig,
     /// Settings of the optimizer.
-    pub optimizer: AdamWConfig,
+    pub optimizer: OptimizerConfig,
+    /// Patterns of the parameters that do not train from the first step on; a resumed run has the
+    /// frozen ones of its checkpoint.
+    pub freeze: Vec<String>,
     /// Where the data order starts.
     pub cursor: DataCursor,
     /// The rest.
@@ -116,6 +122,25 @@ const SIZES: &[&str] = &[
     "experts",
     "top-k",
 ];
+
+/// Settings that only some optimizers have a use for.
+const MOMENTS: &[(&str, &[OptimizerKind])] = &[
+    ("momentum", &[OptimizerKind::Sgd, OptimizerKind::Muon]),
+    ("beta1", &[OptimizerKind::Adamw, OptimizerKind::Muon]),
+    ("beta2", &[OptimizerKind::Adamw, OptimizerKind::Muon]),
+    ("eps", &[OptimizerKind::Adamw, OptimizerKind::Muon]),
+];
+
+impl OptimizerKind {
+    /// Its name as a flag.
+    fn name(self) -> &'static str {
+        match self {
+            OptimizerKind::Adamw => "adamw",
+            OptimizerKind::Sgd => "sgd",
+            OptimizerKind::Muon => "muon",
+        }
+    }
+}
 
 impl Arch {
     /// Its name as a flag.
@@ -252,7 +277,8 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
             accumulation,
             seed,
         },
-        optimizer: optimizer(settings, defaults.lr),
+        optimizer: optimizer(settings, defaults.lr)?,
+        freeze: settings.freeze.clone().unwrap_or_default(),
         cursor: match order {
             _ if routine.streamed.is_some() => DataCursor::packed(seed),
             Order::Contract => DataCursor::CONTRACT,
@@ -266,16 +292,25 @@ fn refuse_useless(settings: &Settings, arch: Arch) -> Result<(), Failure> {
     let schedule = settings.schedule.unwrap_or_default();
     let falls: &[&str] = match schedule {
         ScheduleKind::Constant => &[],
-        ScheduleKind::Cosine => &["min-ratio"],
+        ScheduleKind::Cosine | ScheduleKind::Linear => &["min-ratio"],
         ScheduleKind::Wsd => &["min-ratio", "decay", "fall"],
     };
     let schedule_name = match schedule {
         ScheduleKind::Constant => "constant",
         ScheduleKind::Cosine => "cosine",
+        ScheduleKind::Linear => "linear",
         ScheduleKind::Wsd => "wsd",
     };
+    let kind = settings.optimizer.unwrap_or_default();
     for key in settings.given().keys() {
         let key = key.as_str();
+        if let Some((_, only)) = MOMENTS.iter().find(|(name, _)| *name == key)
+            && !only.contains(&kind)
+        {
+            let names: Vec<&str> = only.iter().map(|kind| kind.name()).collect();
+            let remedy = format!("leave it out, or choose --optimizer {}", names.join(" or "));
+            return Err(useless(key, &format!("--optimizer {}", kind.name()), remedy));
+        }
         if SIZES.contains(&key) && !arch.sizes().contains(&key) {
             let remedy = match arch.sizes() {
                 [] => format!(
@@ -289,7 +324,7 @@ fn refuse_useless(settings: &Settings, arch: Arch) -> Result<(), Failure> {
         }
         if ["min-ratio", "decay", "fall"].contains(&key) && !falls.contains(&key) {
             let remedy = match key {
-                "min-ratio" => "leave it out, or choose --schedule cosine or wsd",
+                "min-ratio" => "leave it out, or choose --schedule cosine, linear or wsd",
                 _ => "leave it out, or choose --schedule wsd",
             };
             return Err(useless(key, &format!("--schedule {schedule_name}"), remedy.into()));
@@ -422,15 +457,43 @@ fn recurrent(settings: &Settings) -> RnnLmConfig {
     }
 }
 
-fn optimizer(settings: &Settings, lr: f64) -> AdamWConfig {
-    let defaults = AdamWConfig::default();
-    AdamWConfig {
-        lr: settings.lr.unwrap_or(lr),
-        beta1: settings.beta1.unwrap_or(defaults.beta1),
-        beta2: settings.beta2.unwrap_or(defaults.beta2),
-        eps: settings.eps.unwrap_or(defaults.eps),
-        weight_decay: settings.weight_decay.unwrap_or(defaults.weight_decay),
-    }
+fn optimizer(settings: &Settings, lr: f64) -> Result<OptimizerConfig, Failure> {
+    let adamw = AdamWConfig::default();
+    let beta1 = settings.beta1.unwrap_or(adamw.beta1);
+    let beta2 = settings.beta2.unwrap_or(adamw.beta2);
+    let eps = settings.eps.unwrap_or(adamw.eps);
+    let decay = |usual: f64| settings.weight_decay.unwrap_or(usual);
+    let momentum = |usual: f64| settings.momentum.unwrap_or(usual);
+    let rate = |usual: f64| settings.lr.unwrap_or(usual);
+    let config = match settings.optimizer.unwrap_or_default() {
+        OptimizerKind::Adamw => {
+            let weight_decay = decay(adamw.weight_decay);
+            OptimizerConfig::AdamW(AdamWConfig { lr: rate(lr), beta1, beta2, eps, weight_decay })
+        }
+        OptimizerKind::Sgd => {
+            let usual = SgdConfig::default();
+            OptimizerConfig::Sgd(SgdConfig {
+                lr: rate(usual.lr),
+                momentum: momentum(usual.momentum),
+                weight_decay: decay(usual.weight_decay),
+                ..usual
+            })
+        }
+        OptimizerKind::Muon => {
+            let usual = MuonConfig::default();
+            OptimizerConfig::Muon(MuonConfig {
+                lr: rate(usual.lr),
+                momentum: momentum(usual.momentum),
+                weight_decay: decay(usual.weight_decay),
+                beta1,
+                beta2,
+                eps,
+                ..usual
+            })
+        }
+    };
+    config.check().explain("cannot start this run")?;
+    Ok(config)
 }
 
 fn schedule(settings: &Settings, warmup: u64, steps: u64) -> Result<Schedule, Failure> {
@@ -442,6 +505,7 @@ fn schedule(settings: &Settings, warmup: u64, steps: u64) -> Result<Schedule, Fa
     Ok(match settings.schedule.unwrap_or_default() {
         ScheduleKind::Constant => Schedule::Constant { warmup },
         ScheduleKind::Cosine => Schedule::Cosine { warmup, min_ratio },
+        ScheduleKind::Linear => Schedule::linear(warmup, steps, min_ratio),
         ScheduleKind::Wsd => Schedule::WarmupStableDecay {
             warmup,
             decay: settings.decay.unwrap_or(steps.div_ceil(5)),

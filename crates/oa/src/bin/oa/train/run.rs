@@ -15,7 +15,7 @@ use crate::{open, output};
 use oa::Engine;
 use oa::io::CheckpointFolder;
 use oa::ml::train::{CsvLog, EarlyStop, Ending, Fit, Fitted, Periodic};
-use oa::ml::{AdamW, ItTraining, Model};
+use oa::ml::{ItTraining, Model, Optimizer};
 use serde_json::json;
 
 /// What an error before the loop could not do.
@@ -26,14 +26,15 @@ pub fn run(common: &Common, start: Start) -> Result<(), Failure> {
     let mut texts = Texts::of(&start)?;
     let engine = open::engine(common)?;
     let model = model(&engine, &start)?;
+    model.parameters().freeze(&start.plan.freeze).explain("cannot start this run")?;
     let folder = CheckpointFolder::create(&start.out, start.plan.routine.keep)?;
     if let Some(record) = &start.record {
         let path = start.out.join("settings.toml");
         std::fs::write(&path, record).map_err(|error| Failure::file("write", &path, &error))?;
     }
     let parameters = model.all_parameters().explain(PREPARING)?;
-    let mut optimizer = AdamW::with_config(parameters, start.plan.optimizer).explain(PREPARING)?;
-    let mut training = session(&engine, &mut optimizer, &start)?;
+    let mut optimizer = start.plan.optimizer.build(parameters).explain(PREPARING)?;
+    let mut training = session(&engine, &mut *optimizer, &start)?;
     let (total, done) = (start.plan.training.total_steps, training.steps_done());
     let mut show = Show::new(common.json, total, done, folder.clone());
     introduce(&show, &engine, &model, &start, &texts)?;
@@ -80,7 +81,7 @@ fn fit(
 /// The session, brought to where the checkpoint was.
 fn session<'a>(
     engine: &Engine,
-    optimizer: &'a mut AdamW,
+    optimizer: &'a mut dyn Optimizer,
     start: &Start,
 ) -> Result<ItTraining<'a>, Failure> {
     let mut training = match start.plan.routine.mode {
@@ -158,6 +159,10 @@ fn introduce(
         output::count(steps),
         start.out.display()
     ))?;
+    let frozen = model.parameters().frozen();
+    if !frozen.is_empty() {
+        show.say(&format!("frozen  {}", frozen.join(", ")))?;
+    }
     if let Some(file) = from {
         show.say(&format!("resumed from {}", file.display()))?;
     }

@@ -134,6 +134,7 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
         model: checkpoint.model,
         training,
         optimizer: state.optimizer.config,
+        freeze: Vec::new(),
         cursor: state.data,
         routine,
     };
