@@ -271,11 +271,11 @@ fn a_streamed_run_resumes_in_the_middle_of_an_epoch_to_the_same_bits() {
     // Every byte but the first of each of the 81 documents, and their separators.
     let bytes: usize = (0..40).map(|n: usize| 2 * (19 + n.to_string().len())).sum::<usize>() + 17;
     assert_eq!(whole, bytes as u64, "predictions of the whole text");
-    for (tokenizer, vocabulary) in [("bpe:300", 300), ("char", 27)] {
+    for (tokenizer, vocabulary) in [("bpe:280", 280), ("char", 29)] {
         let flags = ["--data", "texts", "--skip-bad-lines", "--tokenizer", tokenizer];
-        let started = train(&place, tokenizer, &flags).events("start").remove(0);
+        let started = train(&place, &tokenizer[..3], &flags).events("start").remove(0);
         assert_eq!(started["vocabulary"], vocabulary, "{started}");
-        let measured = ["eval", tokenizer, "--data", "texts", "--context", "12", "--json"];
+        let measured = ["eval", &tokenizer[..3], "--data", "texts", "--context", "12", "--json"];
         let measured = place.succeed(&measured).json();
         assert!(measured["bits_per_byte"].as_f64().unwrap() > 0.0, "{measured}");
     }
