@@ -10,6 +10,8 @@ mod batch_norm_reference;
 mod channels;
 mod conv;
 mod conv_reference;
+#[cfg(test)]
+mod elsewhere;
 mod pool;
 mod pool_reference;
 mod sample;
