@@ -42,7 +42,7 @@ fn the_contract_has_its_own_defaults() {
     assert_eq!(resolve(&settings).unwrap().model.parameter_count(), 25_760);
     let settings = Settings { arch: Some(Arch::ContractMamba3), ..settings };
     let plan = resolve(&settings).unwrap();
-    assert_eq!((plan.model.parameter_count(), plan.optimizer.lr), (25_800, 0.003));
+    assert_eq!((plan.model.parameter_count(), plan.optimizer.rate()), (25_800, 0.003));
 }
 
 #[test]
