@@ -1,8 +1,8 @@
 //! Suite `same`: a kernel that sums over anything gives the same bits a hundred times.
 //!
 //! Races inside a workgroup and sums whose order depends on timing show only now and then, so one
-//! repeat proves nothing. All kernel variants that the device can run are tried on the largest of
-//! the op's small samples.
+//! repeat proves nothing. All kernel variants that the device can run are tried, each on the largest
+//! small sample that reaches its family.
 
 use crate::context::{Context, Outcome, trial};
 use crate::execute::{family, force_of, on_device};
@@ -13,6 +13,7 @@ use oa_graph::ops::{OpDef, all};
 use oa_kernels::select::misfit;
 use oa_kernels::{Variant, registry};
 use oa_tests::case::Checks;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often each kernel runs.
@@ -43,25 +44,30 @@ const COMBINING: &[&str] = &[
 pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for op in all().filter(|op| COMBINING.iter().any(|part| op.name.contains(part))) {
-        let Some((_, Some(of_op))) = largest(op) else { continue };
-        for variant in registry().iter().filter(|variant| variant.family == of_op) {
-            let name = format!("same/{}/{}", op.name, variant.name);
-            trials.push(trial(context, name, move |context, checks| {
-                check(context, checks, op, variant)
-            }));
+        for of_op in largest(op).into_keys() {
+            for variant in registry().iter().filter(|variant| variant.family == of_op) {
+                let name = format!("same/{}/{}", op.name, variant.name);
+                trials.push(trial(context, name, move |context, checks| {
+                    check(context, checks, op, variant)
+                }));
+            }
         }
     }
     trials
 }
 
-/// The small sample with most input elements, and its kernel family.
-fn largest(op: &OpDef) -> Option<(Sample, Option<&'static str>)> {
+/// Of each kernel family that the small samples reach, the sample with most input elements.
+fn largest(op: &OpDef) -> BTreeMap<&'static str, Sample> {
     let elems =
         |sample: &Sample| -> usize { sample.inputs.iter().map(|input| input.data.len()).sum() };
-    let small = (op.samples)().into_iter().filter(|sample| !sample.large);
-    let sample = small.max_by_key(elems)?;
-    let family = family(op, &sample).unwrap_or(None);
-    Some((sample, family))
+    let mut found: BTreeMap<&'static str, Sample> = BTreeMap::new();
+    for sample in (op.samples)().into_iter().filter(|sample| !sample.large) {
+        let Some(family) = family(op, &sample).unwrap_or(None) else { continue };
+        if found.get(family).is_none_or(|other| elems(other) < elems(&sample)) {
+            found.insert(family, sample);
+        }
+    }
+    found
 }
 
 fn check(
@@ -75,7 +81,7 @@ fn check(
         return Ok(Outcome::Skipped(reason.to_string()));
     }
     let engine = context.engine_with(&force_of(variant, engine.capabilities()))?;
-    let (sample, _) = largest(op).context("the op has a small sample")?;
+    let sample = largest(op).remove(variant.family).context("a small sample has the family")?;
     let first = on_device(&engine, op, &sample)?;
     let mut unequal = vec![0usize; first.len()];
     for _ in 1..TURNS {

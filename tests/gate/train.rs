@@ -53,7 +53,7 @@ fn modes(context: &Context, checks: &mut Checks, workload: &Workload) -> Result<
 
 /// The contract's run, a save, and a reload into a fresh engine.
 fn learns(context: &Context, checks: &mut Checks, workload: &Workload) -> Result<()> {
-    let trained = contract::train(&context.engine()?, workload)?;
+    let trained = contract::train(&context.engine()?, workload, &|| None)?;
     let finite = trained.losses.iter().all(|loss| loss.is_finite());
     ensure!(trained.losses.len() == STEPS as usize && finite, "{:?}", trained.losses);
     let evaluation = &trained.evaluation;
@@ -64,8 +64,8 @@ fn learns(context: &Context, checks: &mut Checks, workload: &Workload) -> Result
         evaluation.accuracy,
         trained.milliseconds
     );
-    let generated = contract::continuation(&trained.model)?;
-    let wanted = contract::expected_continuation();
+    let generated = contract::continuation(&trained.model, &workload.tokenizer)?;
+    let wanted = contract::expected_continuation(&workload.tokenizer)?;
     if generated != wanted {
         println!("    generated {:?}", String::from_utf8_lossy(&generated));
     }
@@ -77,7 +77,7 @@ fn learns(context: &Context, checks: &mut Checks, workload: &Workload) -> Result
     let loaded = oa_io::load(&path)?;
     let fresh = loaded.model.build(&context.lab.open()?, 1)?;
     fresh.load(&loaded)?;
-    let reloaded = contract::continuation(&fresh)?;
+    let reloaded = contract::continuation(&fresh, &loaded.tokenizer)?;
     checks.exact("generation", "after a reload", &reloaded, &generated);
     ensure!(evaluation.accuracy >= ACCURACY, "accuracy is {:.4}", evaluation.accuracy);
     Ok(())

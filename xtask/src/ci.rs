@@ -40,7 +40,7 @@ impl Options {
 /// A step: its name and what it does.
 type Step = (&'static str, fn(&Prepared) -> Result<Tally>);
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     ("fmt", fmt),
     ("tidy", |_| passed(tidy::run())),
     ("clippy", clippy),
@@ -51,6 +51,7 @@ const STEPS: [Step; 12] = [
     ("test", |prepared| tests(prepared, Choice::Lavapipe)),
     ("test-subgroups", subgroups),
     ("test-second-driver", second_driver),
+    ("contract", contract),
     ("demo", |prepared| show(prepared, Choice::Lavapipe)),
     ("demo-second-driver", second_demo),
 ];
@@ -151,6 +152,12 @@ fn second_driver(prepared: &Prepared) -> Result<Tally> {
         Ok(_) => tests(prepared, Choice::Swiftshader),
         Err(reason) => Ok(skipped(&format!("there is no SwiftShader here: {reason}"))),
     }
+}
+
+/// Every family with every tokenizer. The second driver trains the byte workloads in the gate; the
+/// others run the same kernels at other sizes.
+fn contract(prepared: &Prepared) -> Result<Tally> {
+    test_run::contract(&test_run::place(prepared, Choice::Lavapipe, false)?, &[])
 }
 
 fn show(prepared: &Prepared, choice: Choice) -> Result<Tally> {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod contract;
 mod demo;
 mod gate;
 mod ops_doc;
@@ -39,6 +40,8 @@ enum Task {
     Test(test_run::Options),
     /// Judge one device with the conformance tests.
     Gate(gate::Options),
+    /// Train and judge the workloads of the teaching contract.
+    Contract(contract::Options),
     /// Run every check that a change must pass.
     Ci(ci::Options),
     /// Install and unpack what building and testing need; says what and why.
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test_run::run(&options),
         Task::Gate(options) => gate::run(&options),
+        Task::Contract(options) => contract::run(&options),
         Task::Ci(options) => ci::run(&options),
         Task::Setup(options) => setup::run(&options),
         Task::Tidy => tidy::run(),

@@ -71,6 +71,10 @@ pub const GATE: &[&str] = &["test", "--quiet", "--package", "oa-tests", "--test"
 /// Arguments of cargo that run the comparison with reference vectors.
 pub const VECTORS: &[&str] = &["run", "--quiet", "--package", "oa-tests", "--bin", "vectors"];
 
+/// Arguments of cargo that run the workloads of the teaching contract.
+pub const CONTRACT: &[&str] =
+    &["run", "--quiet", "--package", "oa", "--bin", "oa", "--", "contract"];
+
 /// The whole test run, in order.
 const RUNNERS: [Runner; 3] = [
     Runner {
@@ -180,6 +184,13 @@ pub fn subgroups(place: &Place) -> Result<Tally> {
         }
     }
     Ok(tally)
+}
+
+/// The workloads of the teaching contract that `rest` names; all without names.
+pub fn contract(place: &Place, rest: &[String]) -> Result<Tally> {
+    let name = "the teaching contract";
+    let runner = Runner { name, arguments: CONTRACT, read: Tally::of_closing_line };
+    one(place, &runner, rest)
 }
 
 /// What set-up has to bring for a choice.

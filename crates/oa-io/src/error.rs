@@ -3,6 +3,8 @@
 //! Every error names the file, the cause with its numbers, and what to do about it.
 
 use crate::checksum::Digest;
+use crate::import::ImportFault;
+use oa_ml::data::tokenizer::TableFault;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -175,6 +177,8 @@ pub enum Part {
     Weights,
     /// State of the optimizer.
     Optimizer,
+    /// Tables of the tokenizer.
+    Tokenizer,
 }
 
 impl fmt::Display for Part {
@@ -184,6 +188,7 @@ impl fmt::Display for Part {
             Part::Manifest => "manifest",
             Part::Weights => "weights",
             Part::Optimizer => "optimizer state",
+            Part::Tokenizer => "tables of a tokenizer",
         })
     }
 }
@@ -287,6 +292,34 @@ pub enum Fault {
         /// Which one.
         part: Part,
     },
+    /// A section that nothing refers to.
+    #[error("it has {part} that its manifest has no use for")]
+    Unused {
+        /// Which one.
+        part: Part,
+    },
+    /// The tables of the tokenizer do not fill their section, or reach over its end.
+    #[error("the tables of the tokenizer take {expected} bytes of a section of {found}")]
+    TokenizerLength {
+        /// Bytes of the section.
+        found: u64,
+        /// Bytes that the counts and lengths ask for.
+        expected: u64,
+    },
+    /// An added token has flags that this release does not know.
+    #[error("the added token {id} has the flags {flags:#x}, of which some are unknown")]
+    TokenFlags {
+        /// Its id.
+        id: u32,
+        /// Its flags.
+        flags: u32,
+    },
+    /// The tables describe no tokenizer.
+    #[error("its tokenizer is none: {0}")]
+    Table(#[from] TableFault),
+    /// A tokenizer file describes no tokenizer that this release has.
+    #[error(transparent)]
+    Import(#[from] ImportFault),
     /// The manifest is not a manifest.
     #[error("its manifest does not decode: {}", decode_cause(.0))]
     Decode(#[source] Box<bincode::error::DecodeError>),
@@ -416,8 +449,10 @@ impl Fault {
             Fault::ReservedEncoding { .. }
             | Fault::UnknownEncoding { .. }
             | Fault::FieldUnknown { .. }
+            | Fault::TokenFlags { .. }
             | Fault::Identity { .. }
             | Fault::SectionKind { .. } => "update OA, or use another copy of the file",
+            Fault::Import(fault) => fault.advice(),
             _ => "use another copy of the file or an earlier checkpoint",
         }
     }

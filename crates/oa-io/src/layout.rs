@@ -46,6 +46,8 @@ pub enum Kind {
     Weights,
     /// State of the optimizer.
     Optimizer,
+    /// Tables of the tokenizer.
+    Tokenizer,
 }
 
 impl Kind {
@@ -55,11 +57,12 @@ impl Kind {
             Kind::Manifest => 1,
             Kind::Weights => 2,
             Kind::Optimizer => 3,
+            Kind::Tokenizer => 4,
         }
     }
 
     pub(crate) fn of_code(code: u32) -> Option<Kind> {
-        let all = [Kind::Manifest, Kind::Weights, Kind::Optimizer];
+        let all = [Kind::Manifest, Kind::Weights, Kind::Optimizer, Kind::Tokenizer];
         all.into_iter().find(|kind| kind.code() == code)
     }
 
@@ -68,6 +71,7 @@ impl Kind {
             Kind::Manifest => Part::Manifest,
             Kind::Weights => Part::Weights,
             Kind::Optimizer => Part::Optimizer,
+            Kind::Tokenizer => Part::Tokenizer,
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Files of OA: `.oam` v3, read and written without trust.
+//! Files of OA: `.oam` v3, and `tokenizer.json` from elsewhere, read without trust.
 //!
 //! ```text
-//! 0        64              4096        next 4096     next 4096
-//! +--------+---------------+-----------+-------------+-----------------+
-//! | header | section table | manifest  | weights     | optimizer state |
-//! +--------+---------------+-----------+-------------+-----------------+
-//!  magic     kind, place,    bincode 2   tensors at multiples of 64
-//!  version   BLAKE3 of each
+//! 0        64              4096        next 4096     next 4096         next 4096
+//! +--------+---------------+-----------+-------------+-----------------+-----------+
+//! | header | section table | manifest  | weights     | optimizer state | tokenizer |
+//! +--------+---------------+-----------+-------------+-----------------+-----------+
+//!  magic     kind, place,    bincode 2   tensors at multiples of 64      tokens and
+//!  version   BLAKE3 of each                                              merges
 //!  length    section
 //! ```
 //!
@@ -21,6 +21,7 @@ mod error;
 mod fields;
 mod folder;
 mod header;
+mod import;
 mod index;
 mod layout;
 pub mod limits;
@@ -31,12 +32,14 @@ mod state;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod tokenizer;
 mod writer;
 
 pub use checksum::Digest;
 pub use dtype::Encoding;
 pub use error::{Action, Error, Fault, Part, Result};
 pub use folder::CheckpointFolder;
+pub use import::{ImportFault, load_tokenizer};
 pub use layout::{Kind, Section, VERSION};
 pub use summary::{Field, FieldValue, Summary, TensorSummary};
 
@@ -85,6 +88,13 @@ pub fn verify(path: impl AsRef<Path>) -> Result<Summary> {
 }
 
 fn open(path: &Path) -> Result<reader::Reader<File>> {
+    regular_file(path)?;
+    let file = File::open(path).map_err(|error| Error::io(Action::Open, path, error))?;
+    reader::Reader::open(file).map_err(|broken| broken.reading(path))
+}
+
+/// The bytes of a file; refuses what is no file.
+fn regular_file(path: &Path) -> Result<u64> {
     let fail = |error| Error::io(Action::Open, path, error);
     let kind = std::fs::metadata(path).map_err(fail)?;
     if kind.is_dir() {
@@ -93,8 +103,7 @@ fn open(path: &Path) -> Result<reader::Reader<File>> {
     if !kind.is_file() {
         return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, NOT_A_FILE)));
     }
-    let file = File::open(path).map_err(fail)?;
-    reader::Reader::open(file).map_err(|broken| broken.reading(path))
+    Ok(kind.len())
 }
 
 /// Opening a pipe would wait for a writer.

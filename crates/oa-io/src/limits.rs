@@ -20,6 +20,18 @@ pub const NAME_BYTES: u64 = 255;
 /// Bytes of any other text, such as a metadata value or a tokenizer's vocabulary entry.
 pub const TEXT_BYTES: u64 = 1 << 20;
 
+/// Bytes of a tokenizer's tables. A million tokens of 16 bytes with two million merges fit.
+pub const TOKENIZER_BYTES: u64 = 64 << 20;
+
+/// Tokens of a tokenizer, and added ones among them.
+pub const TOKENS: u64 = oa_ml::data::tokenizer::TOKENS as u64;
+
+/// Merges of a tokenizer.
+pub const MERGES: u64 = oa_ml::data::tokenizer::MERGES as u64;
+
+/// Bytes of a `tokenizer.json`. The largest published ones have 35 MB.
+pub const TOKENIZER_JSON_BYTES: u64 = 64 << 20;
+
 /// Dimensions of a tensor. The engine computes with four.
 pub const DIMENSIONS: u64 = 8;
 

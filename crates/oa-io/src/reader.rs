@@ -78,7 +78,8 @@ impl<R: Read + Seek> Reader<R> {
 
     /// The whole checkpoint; every byte of the file was checked when it returns.
     pub(crate) fn checkpoint(&mut self) -> Result<Checkpoint, Broken> {
-        let mut checkpoint = state::restore(&self.manifest)?;
+        let tables = self.tables()?;
+        let mut checkpoint = state::restore(&self.manifest, tables.as_deref())?;
         let weights = self.manifest.weights.clone();
         checkpoint.tensors = self.tensors(Kind::Weights, &[&weights])?.remove(0);
         if let Some(training) = &mut checkpoint.training {
@@ -89,6 +90,20 @@ impl<R: Read + Seek> Reader<R> {
             training.optimizer.m = moments.pop().expect("two slots were restored");
         }
         Ok(checkpoint)
+    }
+
+    /// The bytes of the tokenizer's section.
+    fn tables(&mut self) -> Result<Option<Vec<u8>>, Broken> {
+        let Ok(section) = self.section(Kind::Tokenizer) else { return Ok(None) };
+        let what = "bytes of a tokenizer's tables";
+        index::within(what, section.length, limits::TOKENIZER_BYTES)?;
+        let mut bytes = vec![0; section.length as usize];
+        self.source.seek(SeekFrom::Start(section.offset))?;
+        self.source.read_exact(&mut bytes)?;
+        if Digest::of(&bytes) != section.digest {
+            return Err(Fault::Checksum { part: Part::Tokenizer }.into());
+        }
+        Ok(Some(bytes))
     }
 
     /// Checks the digest of every section without keeping its data.

@@ -8,11 +8,11 @@ use crate::fields::{Fields, Put, Take};
 use crate::index;
 use crate::limits;
 use crate::manifest::{Attribute, List, Manifest, Note, Slot, Text};
+use crate::tokenizer::Sketch;
 use oa_ml::checkpoint::{
     AdamWState, Checkpoint, RngCounters, TrainingConfig, TrainingMetrics, TrainingState,
 };
 use oa_ml::data::DataCursor;
-use oa_ml::data::tokenizer::TokenizerConfig;
 use oa_ml::model::config::{
     ContractMoeConfig, ContractTransformerConfig, ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle,
     TransformerConfig,
@@ -48,7 +48,7 @@ pub(crate) fn describe(checkpoint: &Checkpoint) -> Result<Manifest, Fault> {
     Ok(Manifest {
         architecture: model.architecture().into(),
         model: put(|io| model_fields(io, &mut model.clone()))?,
-        tokenizer: put(|io| tokenizer_fields(io, &mut tokenizer.clone()))?,
+        tokenizer: put(|io| Sketch::of(tokenizer).fields(io))?,
         training: match training {
             Some(training) => put(|io| training_fields(io, &mut light(training)))?,
             None => List::default(),
@@ -59,12 +59,13 @@ pub(crate) fn describe(checkpoint: &Checkpoint) -> Result<Manifest, Fault> {
     })
 }
 
-/// The checkpoint of a manifest, without the data of its tensors.
-pub(crate) fn restore(manifest: &Manifest) -> Result<Checkpoint, Fault> {
+/// The checkpoint of a manifest and a tokenizer's section, without the data of its tensors.
+pub(crate) fn restore(manifest: &Manifest, tables: Option<&[u8]>) -> Result<Checkpoint, Fault> {
     let mut model = blank_model(&manifest.architecture.0)?;
-    let mut tokenizer = TokenizerConfig::Byte;
+    let mut tokenizer = Sketch::default();
     take(&manifest.model, |io| model_fields(io, &mut model))?;
-    take(&manifest.tokenizer, |io| tokenizer_fields(io, &mut tokenizer))?;
+    take(&manifest.tokenizer, |io| tokenizer.fields(io))?;
+    let tokenizer = tokenizer.tokenizer(tables)?;
     let training = if manifest.training.0.is_empty() {
         None
     } else {
@@ -234,10 +235,6 @@ fn moe_fields(io: &mut impl Fields, config: &mut MoeLmConfig) -> Result<(), Faul
     io.field("eps", eps)?;
     io.field("aux_coef", aux_coef)?;
     io.field("z_coef", z_coef)
-}
-
-fn tokenizer_fields(io: &mut impl Fields, tokenizer: &mut TokenizerConfig) -> Result<(), Fault> {
-    io.choice("kind", "tokenizer", tokenizer, &[("byte", TokenizerConfig::Byte)])
 }
 
 /// A training state without its tensors.

@@ -6,7 +6,7 @@ use crate::checksum::{Digest, Stream};
 use crate::error::{Broken, Fault};
 use crate::layout::{self, HEADER_BYTES, Header, Kind, ROW_BYTES, SECTION_ALIGN, Section};
 use crate::layout::{TENSOR_ALIGN, align_up};
-use crate::state;
+use crate::{index, limits, state, tokenizer};
 use oa_ml::{Checkpoint, NamedTensor};
 use std::io::{Seek, SeekFrom, Write};
 
@@ -17,15 +17,14 @@ const CHUNK_ELEMS: usize = 16 << 10;
 pub(crate) fn write(out: &mut (impl Write + Seek), checkpoint: &Checkpoint) -> Result<u64, Broken> {
     let manifest = state::describe(checkpoint)?.encode()?;
     let moments = checkpoint.training.as_ref().map(|training| &training.optimizer);
-    let count = 2 + usize::from(moments.is_some());
+    let tables = tokenizer::section(&checkpoint.tokenizer);
+    let found = tables.as_ref().map_or(0, |tables| tables.len() as u64);
+    index::within("bytes of a tokenizer's tables", found, limits::TOKENIZER_BYTES)?;
+    let count = 2 + usize::from(moments.is_some()) + usize::from(tables.is_some());
     let mut file = Counted { out, at: 0 };
     file.zeros((HEADER_BYTES + count * ROW_BYTES) as u64)?;
     let mut sections = Vec::with_capacity(count);
-    sections.push(file.section(Kind::Manifest, |file| {
-        file.out.write_all(&manifest)?;
-        file.at += manifest.len() as u64;
-        Ok(Digest::of(&manifest))
-    })?);
+    sections.push(file.section(Kind::Manifest, |file| file.bytes(&manifest))?);
     sections.push(file.section(Kind::Weights, |file| tensors(file, checkpoint.tensors.iter()))?);
     if let Some(moments) = moments {
         sections.push(
@@ -33,6 +32,9 @@ pub(crate) fn write(out: &mut (impl Write + Seek), checkpoint: &Checkpoint) -> R
                 tensors(file, moments.m.iter().chain(&moments.v))
             })?,
         );
+    }
+    if let Some(tables) = tables {
+        sections.push(file.section(Kind::Tokenizer, |file| file.bytes(&tables))?);
     }
     let header =
         Header { sections: count as u32, file_bytes: file.at, manifest: sections[0].digest };
@@ -78,6 +80,12 @@ impl<W: Write> Counted<'_, W> {
         self.out.write_all(&ZEROS[..count as usize])?;
         self.at += count;
         Ok(())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<Digest, Broken> {
+        self.out.write_all(bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(Digest::of(bytes))
     }
 
     fn section(

@@ -44,7 +44,7 @@ fn main() -> oa_ml::Result<()> {
 
     let measured = evaluate(&model, data.whole().pass(64, 16)?)?;
     println!("loss {:.4}, accuracy {:.4}", measured.loss, measured.accuracy);
-    let prompt = ByteTokenizer.encode(&corpus[..16]);
+    let prompt = ByteTokenizer.encode(&corpus[..16])?;
     let started = Instant::now();
     let mut generator = Generator::new(&model)?;
     let greedy = Sampling::default();

@@ -3,6 +3,7 @@
 //! Faults of the world carry numbers, faults of the caller carry the caller's line; our own bugs
 //! panic with the invariant's name.
 
+use crate::data::tokenizer::TableFault;
 use crate::model::config::ModelConfig;
 use oa_graph::Spec;
 use std::panic::Location;
@@ -160,6 +161,38 @@ pub enum Error {
         /// Where it stands, counted from 0.
         position: usize,
     },
+    /// A text with a character that the alphabet does not have.
+    #[error(
+        "the character {character:?} (U+{:04X}) at byte {offset} is not among the {alphabet} of the alphabet",
+        u32::from(*.character)
+    )]
+    UnknownCharacter {
+        /// The character.
+        character: char,
+        /// Byte of the text where it starts, counted from 0.
+        offset: usize,
+        /// Characters of the alphabet.
+        alphabet: usize,
+    },
+    /// Bytes that are no text, where characters are tokens.
+    #[error("the byte {byte:#04x} at {offset} belongs to no UTF-8 character")]
+    NotUtf8 {
+        /// The byte.
+        byte: u8,
+        /// Where it stands, counted from 0.
+        offset: usize,
+    },
+    /// A model and a tokenizer that do not belong together.
+    #[error("the model has {model} token ids, its tokenizer has {tokenizer}")]
+    Vocabulary {
+        /// Token ids of the model.
+        model: usize,
+        /// Token ids of the tokenizer.
+        tokenizer: usize,
+    },
+    /// A table that describes no tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] TableFault),
     /// A batch without a prediction.
     #[error("at {site}: a batch of {rows} rows of {sequence} tokens has nothing to predict")]
     EmptyBatch {

@@ -78,7 +78,7 @@ fn train(folder: &Path) -> Outcome<()> {
 
     let measured = ml::evaluate(&model, text.pass(ROWS, SEQUENCE)?)?;
     println!("evaluation: loss {:.4} nats, accuracy {:.3}", measured.loss, measured.accuracy);
-    let continued = continuation(&model)?;
+    let continued = continuation(&model, &ByteTokenizer.config())?;
     println!("generated: {:?}", String::from_utf8_lossy(&continued));
 
     let metadata = BTreeMap::from([("example".to_string(), "first_light".to_string())]);
@@ -98,7 +98,8 @@ fn train(folder: &Path) -> Outcome<()> {
     println!("saved {bytes} bytes to {}", model_file(folder).display());
 
     check(measured.accuracy >= ACCURACY, "the model did not learn its text")?;
-    check(continued == expected_continuation(), "the generated text does not continue the corpus")
+    let expected = expected_continuation(&ByteTokenizer.config())?;
+    check(continued == expected, "the generated text does not continue the corpus")
 }
 
 /// Loads the file in this fresh process and generates again.
@@ -107,7 +108,7 @@ fn reload(folder: &Path) -> Outcome<()> {
     let checkpoint = io::load(model_file(folder))?;
     let model = checkpoint.model.build(&engine, 0)?;
     model.load(&checkpoint)?;
-    let again = continuation(&model)?;
+    let again = continuation(&model, &checkpoint.tokenizer)?;
     let before = std::fs::read(text_file(folder))?;
     check(again == before, "the reloaded model generates another text")?;
     println!("a fresh process reloaded the model and generated the same {} bytes", again.len());

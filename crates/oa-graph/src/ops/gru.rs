@@ -5,7 +5,7 @@
 //! a second product with W_hh before it could start.
 
 use super::matmul::weight_gradient;
-use super::recurrent::{before, sequence, sizes, times};
+use super::recurrent::{RESIDENT, before, sequence, sizes, times};
 use super::rule::{Inferred, refuse};
 use super::sample::{Sample, signed, uniform};
 use super::{Backward, GradCall, Launch, Lower, OpCall, OpDef, turns};
@@ -23,7 +23,7 @@ pub static GRU: OpDef = OpDef {
           `r, z = sigmoid(x + W_hh y_{t-1} + b_hh)`, `m = W_hn y_{t-1} + b_hn`, \
           `n = tanh(x_n + r m)`; also returns `r, z, n, m`.",
     infer: infer_forward,
-    lower: Lower::Kernel { family: |_| "gru", launch: launch_forward },
+    lower: Lower::Kernel { family: forward_family, launch: launch_forward },
     backward: Backward::Rule(gradients),
     reference: forward_reference,
     samples: forward_samples,
@@ -40,7 +40,7 @@ pub static GRU_BACKWARD: OpDef = OpDef {
           `dz = g (h-n) z (1-z)`, `dr = dn m r (1-r)`, gives `d_i = [dr, dz, dn]`, \
           `d_h = [dr, dz, dn r]` and `dh0`; `dh_{t-1} = g z + W_hh^T d_h`.",
     infer: infer_backward,
-    lower: Lower::Kernel { family: |_| "gru_backward", launch: launch_backward },
+    lower: Lower::Kernel { family: backward_family, launch: launch_backward },
     backward: Backward::None("second derivatives of the gated recurrent unit are not available"),
     reference: backward_reference,
     samples: backward_samples,
@@ -82,7 +82,7 @@ fn steps_per_dispatch(hidden: usize, turns: u32) -> usize {
         return usize::MAX;
     }
     let pass = |inner: usize| 3 * inner.div_ceil(4) + 2 * inner.div_ceil(256) + 2;
-    let forward = hidden.div_ceil(8) * pass(hidden);
+    let forward = hidden.div_ceil(4) * pass(hidden);
     let backward = hidden + 2 + hidden.div_ceil(16) * pass(3 * hidden);
     let step = forward.max(backward) + 2;
     ((turns as usize).saturating_sub(2 * hidden + 16) / step).max(1)
@@ -122,6 +122,14 @@ fn infer_backward(call: &OpCall) -> Inferred {
         return refuse(call, expected);
     }
     Ok(vec![Spec::f32([b, t, 3 * h]), Spec::f32([b, t, 3 * h]), *h0])
+}
+
+fn forward_family(call: &OpCall) -> &'static str {
+    if call.outputs[0].shape.last() <= RESIDENT { "gru_small" } else { "gru" }
+}
+
+fn backward_family(call: &OpCall) -> &'static str {
+    if call.outputs[2].shape.last() <= RESIDENT { "gru_backward_small" } else { "gru_backward" }
 }
 
 fn launch_forward(call: &OpCall, variant: &Variant) -> Launch {
@@ -280,7 +288,7 @@ fn backward_sample([batch, steps, hidden]: [usize; 3], direct: u32) -> Sample {
 }
 
 /// `[B, T, H]` of the samples: the small ones, then the large ones.
-const SMALL: [[usize; 3]; 5] = [[1, 1, 1], [2, 3, 5], [3, 4, 8], [1, 5, 7], [9, 2, 3]];
+const SMALL: [[usize; 3]; 6] = [[1, 1, 1], [2, 3, 5], [3, 4, 8], [1, 5, 7], [9, 2, 3], [1, 2, 65]];
 const LARGE: [[usize; 3]; 5] = [[17, 3, 127], [2, 5, 129], [64, 16, 64], [1, 2, 512], [12, 40, 64]];
 
 fn forward_samples() -> Vec<Sample> {

@@ -21,7 +21,7 @@ pub static RNN_TANH: OpDef = OpDef {
     name: "rnn_tanh",
     doc: "Elman network over a sequence: `y_t = tanh(x_t + W_hh y_{t-1} + b_hh)`.",
     infer: infer_forward,
-    lower: Lower::Kernel { family: |_| "rnn_tanh", launch },
+    lower: Lower::Kernel { family: forward_family, launch },
     backward: Backward::Rule(gradients),
     reference: forward_reference,
     samples: forward_samples,
@@ -36,7 +36,7 @@ pub static RNN_TANH_BACKWARD: OpDef = OpDef {
     doc: "Backward of the Elman network: `d_t = (dy_t + W_hh^T d_{t+1}) (1 - y_t^2)` and \
           `dh0 = W_hh^T d_0`.",
     infer: infer_backward,
-    lower: Lower::Kernel { family: |_| "rnn_tanh_backward", launch },
+    lower: Lower::Kernel { family: backward_family, launch },
     backward: Backward::None("second derivatives of the recurrent network are not available"),
     reference: backward_reference,
     samples: backward_samples,
@@ -49,6 +49,23 @@ pub static OPS: &[&OpDef] = &[&RNN_TANH, &RNN_TANH_BACKWARD];
 
 /// Largest number of hidden units that the kernels hold.
 pub const MAX_HIDDEN: usize = 1024;
+
+/// Up to this many units a GPU's workgroup holds all weights of a sequence's steps in registers.
+pub(super) const RESIDENT: usize = 64;
+
+fn forward_family(call: &OpCall) -> &'static str {
+    match call.outputs[0].shape.last() <= RESIDENT {
+        true => "rnn_tanh_small",
+        false => "rnn_tanh",
+    }
+}
+
+fn backward_family(call: &OpCall) -> &'static str {
+    match call.outputs[0].shape.last() <= RESIDENT {
+        true => "rnn_tanh_backward_small",
+        false => "rnn_tanh_backward",
+    }
+}
 
 impl Tensor {
     /// Runs an Elman network over `self` `[B, T, H]`, which holds `x W_ih^T + b_ih`:
@@ -237,7 +254,7 @@ fn backward_sample([batch, steps, hidden]: [usize; 3]) -> Sample {
 }
 
 /// `[B, T, H]` of the samples: the small ones, then the large ones.
-const SMALL: [[usize; 3]; 5] = [[1, 1, 1], [2, 3, 5], [3, 4, 8], [1, 5, 7], [9, 2, 3]];
+const SMALL: [[usize; 3]; 6] = [[1, 1, 1], [2, 3, 5], [3, 4, 8], [1, 5, 7], [9, 2, 3], [1, 2, 65]];
 const LARGE: [[usize; 3]; 5] = [[17, 3, 127], [2, 5, 129], [64, 16, 64], [2, 3, 512], [3, 1, 1024]];
 
 fn forward_samples() -> Vec<Sample> {

@@ -5,7 +5,9 @@ use crate::reader::Reader;
 use crate::writer;
 use oa_ml::checkpoint::{AdamWState, RngCounters, TrainingConfig, TrainingMetrics, TrainingState};
 use oa_ml::data::DataCursor;
-use oa_ml::data::tokenizer::TokenizerConfig;
+use oa_ml::data::tokenizer::{
+    Alphabet, BpeParts, BpeTable, BpeTrainer, Normalizer, PreTokenizer, TokenizerConfig,
+};
 use oa_ml::model::config::{
     ContractTransformerConfig, ModelConfig, RnnLmConfig, RopeStyle, TransformerConfig,
 };
@@ -14,6 +16,7 @@ use oa_ml::optim::schedule::{DecayShape, Schedule};
 use oa_ml::{Checkpoint, NamedTensor};
 use std::io::Cursor;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Tensors with values that are different everywhere and include the odd floats.
@@ -114,6 +117,33 @@ pub(super) fn bare() -> Checkpoint {
         tensors: tensors(shapes, 6),
         training: None,
         metadata: Default::default(),
+    }
+}
+
+/// A model of characters, in an order of their own.
+pub(super) fn character() -> Checkpoint {
+    let alphabet = Alphabet::new("ba\u{e9}\n \u{1f680}").unwrap();
+    let model = ModelConfig::Gru(RnnLmConfig { vocab: 6, width: 4, hidden: 2, layers: 3 });
+    Checkpoint { model, tokenizer: TokenizerConfig::Char(alphabet), ..gru() }
+}
+
+/// A model of pieces of words, with every choice set to its other value.
+pub(super) fn bpe() -> Checkpoint {
+    let trainer = BpeTrainer {
+        vocab: 270,
+        pre_tokenizer: PreTokenizer::Llama3,
+        special: vec!["<|end|>".into()],
+    };
+    let table = trainer.train("hello hello, h\u{e9}llo world 1234 1234".as_bytes()).unwrap();
+    let mut parts: BpeParts = table.into();
+    parts.ignore_merges = true;
+    parts.normalizer = Normalizer::Nfc;
+    let table = BpeTable::new(parts).unwrap();
+    let config = ContractTransformerConfig::contract(table.tokens().len());
+    Checkpoint {
+        model: ModelConfig::ContractTransformer(config),
+        tokenizer: TokenizerConfig::Bpe(Arc::new(table)),
+        ..bare()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::fixture::{self, load};
 use crate::checksum::Digest;
 use crate::layout::{self, CHECK_AT, HEADER_BYTES, ROW_BYTES, SECTION_ALIGN};
-use crate::manifest::{Attribute, Manifest, Value};
+use crate::manifest::{Attribute, List, Manifest, Value};
 
 /// A file with a spoilt manifest and digests that fit it.
 fn forge_manifest(spoil: impl FnOnce(&mut Manifest), expected: &str) {
@@ -164,6 +164,36 @@ fn fields_that_lie_are_refused() {
         |m| m.tokenizer.0[0].value = Value::Text("words".into()),
         "`words` is no tokenizer that this release knows",
     );
+    forge_manifest(
+        |m| m.tokenizer.0[0].value = Value::Text("char".into()),
+        "the field `alphabet` is missing",
+    );
+    let alphabet = |text: &str| {
+        let key =
+            |key: &str, text: &str| Attribute { key: key.into(), value: Value::Text(text.into()) };
+        List(vec![key("kind", "char"), key("alphabet", text)])
+    };
+    forge_manifest(
+        |m| m.tokenizer = alphabet("aba"),
+        "its tokenizer is none: the character 'a' is in the alphabet twice",
+    );
+    forge_manifest(
+        |m| m.tokenizer = alphabet(""),
+        "its tokenizer is none: the alphabet has no character",
+    );
+    let counts = |tokens: u64| {
+        let key = |key: &str, value| Attribute { key: key.into(), value };
+        List(vec![
+            key("kind", Value::Text("bpe".into())),
+            key("tokens", Value::Count(tokens)),
+            key("merges", Value::Count(0)),
+            key("added", Value::Count(0)),
+            key("normalizer", Value::Text("none".into())),
+            key("pre_tokenizer", Value::Text("whole".into())),
+            key("ignore_merges", Value::Bool(false)),
+        ])
+    };
+    forge_manifest(|m| m.tokenizer = counts(256), "it has no tables of a tokenizer");
 }
 
 #[test]

@@ -24,4 +24,6 @@ fn golden_files_of_version_3_load_and_are_written_again_byte_for_byte() {
     check("v3_rnn_training.oam", &fixture::rnn());
     check("v3_transformer_training.oam", &fixture::transformer());
     check("v3_contract_transformer.oam", &fixture::bare());
+    check("v3_char_gru.oam", &fixture::character());
+    check("v3_bpe_contract_transformer.oam", &fixture::bpe());
 }

@@ -7,4 +7,6 @@ mod disk;
 mod fixture;
 mod forge;
 mod golden;
+mod import;
 mod round_trip;
+mod tables;

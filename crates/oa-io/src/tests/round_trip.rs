@@ -2,6 +2,7 @@
 
 use super::fixture::{self, Folder, bits, file_of, load};
 use crate::{CheckpointFolder, Error, FieldValue, inspect, load_expecting, save, verify};
+use oa_ml::data::tokenizer::{Alphabet, TokenizerConfig};
 use oa_ml::{Checkpoint, CheckpointSink};
 
 fn check(checkpoint: &Checkpoint) {
@@ -19,6 +20,8 @@ fn every_field_survives() {
     check(&fixture::transformer());
     check(&fixture::bare());
     check(&fixture::gru());
+    check(&fixture::character());
+    check(&fixture::bpe());
 }
 
 #[test]
@@ -91,9 +94,19 @@ fn a_checkpoint_that_breaks_a_rule_is_not_stored() {
         "tensor `embedding` takes 20 bytes instead of the 25 of its shape",
     );
     refuse(
+        &|c| c.tokenizer = wide_alphabet(),
+        "1048580 bytes of text are more than the 1048576 that the format allows",
+    );
+    refuse(
         &|c| drop(c.metadata.insert("a\n".into(), String::new())),
         "a name of 2 bytes is empty, too long or has control characters: \"a\\n\"",
     );
+}
+
+/// An alphabet whose text is longer than a text may be.
+fn wide_alphabet() -> TokenizerConfig {
+    let characters: String = ('\u{10000}'..).take(262_145).collect();
+    TokenizerConfig::Char(Alphabet::new(&characters).unwrap())
 }
 
 #[test]

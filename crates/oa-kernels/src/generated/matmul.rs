@@ -95,7 +95,7 @@ pub(super) const PRODUCT_DEEP: Variant = Variant {
     name: "matmul/product_deep",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/matmul/product_deep.spv"),
-    spv_hash: "9a3963cdeb5bc8ad",
+    spv_hash: "e221d2720b55953a",
     needs: Caps::NONE,
     shared_bytes: 8192,
     local_size: [128, 1, 1],
@@ -103,7 +103,7 @@ pub(super) const PRODUCT_DEEP: Variant = Variant {
     writes: 0b100,
     push_bytes: 44,
     spec_ids: &[],
-    tile: [16, 16, 1],
+    tile: [8, 8, 1],
 };
 
 /// Entry `lanes` of `matmul/linear.slang`.

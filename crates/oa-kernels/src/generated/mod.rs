@@ -19,11 +19,11 @@ mod sampling;
 use crate::variant::Variant;
 
 /// blake3 of `shaders/kernels.lock`, first 16 hex digits.
-pub const LOCK_HASH: &str = "6abdc5245cecd74e";
+pub const LOCK_HASH: &str = "994e85c76b5ede36";
 
 /// Every kernel, in the order of `shaders/kernels.toml`.
 #[rustfmt::skip]
-pub static REGISTRY: [Variant; 196] = [
+pub static REGISTRY: [Variant; 204] = [
     pointwise::SCALE_CPU,
     pointwise::SCALE,
     pointwise::AFFINE_CPU,
@@ -190,6 +190,14 @@ pub static REGISTRY: [Variant; 196] = [
     recurrent::GRU_FORWARD,
     recurrent::GRU_BACKWARD_CPU,
     recurrent::GRU_BACKWARD,
+    recurrent::FORWARD_SMALL_CPU,
+    recurrent::FORWARD_RESIDENT,
+    recurrent::BACKWARD_SMALL_CPU,
+    recurrent::BACKWARD_RESIDENT,
+    recurrent::GRU_FORWARD_SMALL_CPU,
+    recurrent::GRU_FORWARD_RESIDENT,
+    recurrent::GRU_BACKWARD_SMALL_CPU,
+    recurrent::GRU_BACKWARD_RESIDENT,
     mamba3::ANGLES_CPU,
     mamba3::ANGLES,
     mamba3::ANGLES_BACKWARD_CPU,

@@ -401,7 +401,7 @@ pub(super) const GROUPED_WEIGHTS_DEEP: Variant = Variant {
     name: "moe/grouped_weights_deep",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/moe/grouped_weights_deep.spv"),
-    spv_hash: "6367e03d7b04e855",
+    spv_hash: "c57f8ba78264fb10",
     needs: Caps::NONE,
     shared_bytes: 8192,
     local_size: [128, 1, 1],
@@ -409,5 +409,5 @@ pub(super) const GROUPED_WEIGHTS_DEEP: Variant = Variant {
     writes: 0b1000,
     push_bytes: 20,
     spec_ids: &[],
-    tile: [16, 16, 1],
+    tile: [8, 8, 1],
 };

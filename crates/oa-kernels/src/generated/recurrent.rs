@@ -78,7 +78,7 @@ pub(super) const GRU_FORWARD_CPU: Variant = Variant {
     name: "recurrent/gru_forward_cpu",
     class: Class::Cpu,
     spirv: include_bytes!("../../spv/recurrent/gru_forward_cpu.spv"),
-    spv_hash: "d80eb7476a76de75",
+    spv_hash: "8421ad05d70226d0",
     needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
     shared_bytes: 0,
     local_size: [8, 1, 1],
@@ -132,6 +132,142 @@ pub(super) const GRU_BACKWARD: Variant = Variant {
     spv_hash: "38a0bcca1da1e315",
     needs: Caps::NONE,
     shared_bytes: 11008,
+    local_size: [128, 1, 1],
+    buffers: 9,
+    writes: 0b111000000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
+/// Entry `forward` of `recurrent/lanes.slang`.
+pub(super) const FORWARD_SMALL_CPU: Variant = Variant {
+    family: "rnn_tanh_small",
+    name: "recurrent/forward_small_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/recurrent/forward_small_cpu.spv"),
+    spv_hash: "316b3d9b1caf5e3f",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 5,
+    writes: 0b10000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [16, 1, 1],
+};
+
+/// Entry `forward` of `recurrent/resident.slang`.
+pub(super) const FORWARD_RESIDENT: Variant = Variant {
+    family: "rnn_tanh_small",
+    name: "recurrent/forward_resident",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/recurrent/forward_resident.spv"),
+    spv_hash: "4edfb0ca4cce7557",
+    needs: Caps::NONE,
+    shared_bytes: 2304,
+    local_size: [128, 1, 1],
+    buffers: 5,
+    writes: 0b10000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
+/// Entry `backward` of `recurrent/lanes.slang`.
+pub(super) const BACKWARD_SMALL_CPU: Variant = Variant {
+    family: "rnn_tanh_backward_small",
+    name: "recurrent/backward_small_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/recurrent/backward_small_cpu.spv"),
+    spv_hash: "af3f6419859f2e8f",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [16, 1, 1],
+};
+
+/// Entry `backward` of `recurrent/resident.slang`.
+pub(super) const BACKWARD_RESIDENT: Variant = Variant {
+    family: "rnn_tanh_backward_small",
+    name: "recurrent/backward_resident",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/recurrent/backward_resident.spv"),
+    spv_hash: "e63105bc68906869",
+    needs: Caps::NONE,
+    shared_bytes: 2304,
+    local_size: [128, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
+/// Entry `forward` of `recurrent/gru_lanes.slang`.
+pub(super) const GRU_FORWARD_SMALL_CPU: Variant = Variant {
+    family: "gru_small",
+    name: "recurrent/gru_forward_small_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/recurrent/gru_forward_small_cpu.spv"),
+    spv_hash: "8421ad05d70226d0",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 6,
+    writes: 0b110000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [16, 1, 1],
+};
+
+/// Entry `forward` of `recurrent/gru_resident.slang`.
+pub(super) const GRU_FORWARD_RESIDENT: Variant = Variant {
+    family: "gru_small",
+    name: "recurrent/gru_forward_resident",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/recurrent/gru_forward_resident.spv"),
+    spv_hash: "586ae012da28a326",
+    needs: Caps::NONE,
+    shared_bytes: 2304,
+    local_size: [128, 1, 1],
+    buffers: 6,
+    writes: 0b110000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1, 1, 1],
+};
+
+/// Entry `backward` of `recurrent/gru_lanes.slang`.
+pub(super) const GRU_BACKWARD_SMALL_CPU: Variant = Variant {
+    family: "gru_backward_small",
+    name: "recurrent/gru_backward_small_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/recurrent/gru_backward_small_cpu.spv"),
+    spv_hash: "8c740093d58642c1",
+    needs: Caps::SUBGROUP_BASIC.union(Caps::SUBGROUP_SHUFFLE),
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 9,
+    writes: 0b111000000,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [16, 1, 1],
+};
+
+/// Entry `backward` of `recurrent/gru_resident.slang`.
+pub(super) const GRU_BACKWARD_RESIDENT: Variant = Variant {
+    family: "gru_backward_small",
+    name: "recurrent/gru_backward_resident",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/recurrent/gru_backward_resident.spv"),
+    spv_hash: "a73ec6ee9fddd249",
+    needs: Caps::NONE,
+    shared_bytes: 2304,
     local_size: [128, 1, 1],
     buffers: 9,
     writes: 0b111000000,

@@ -25,9 +25,9 @@ impl TextDataset {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyCorpus`] without any token.
+    /// [`Error::EmptyCorpus`] without any token; what the tokenizer refuses.
     pub fn from_bytes(text: &[u8], tokenizer: &dyn Tokenizer) -> Result<TextDataset> {
-        TextDataset::from_tokens(&tokenizer.encode(text), tokenizer.vocab())
+        TextDataset::from_tokens(&tokenizer.encode(text)?, tokenizer.vocab())
     }
 
     /// A data set of tokens that were made elsewhere.

@@ -11,4 +11,6 @@ pub mod tokenizer;
 pub use batches::{Batch, Batches, DataCursor};
 pub use corpus::contract_corpus;
 pub use dataset::{TextDataset, TokenView};
-pub use tokenizer::{ByteTokenizer, Tokenizer, TokenizerConfig};
+pub use tokenizer::{
+    Alphabet, BpeTokenizer, BpeTrainer, ByteTokenizer, CharTokenizer, Tokenizer, TokenizerConfig,
+};

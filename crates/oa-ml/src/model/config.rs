@@ -3,6 +3,7 @@
 //! Plain data with a parameter count and a validity check; the layers are built elsewhere.
 
 pub use super::moe_config::{ContractMoeConfig, MoeLmConfig};
+use crate::data::tokenizer::TokenizerConfig;
 use crate::error::{ConfigFault, Error, Result};
 use crate::nn::Cell;
 use serde::{Deserialize, Serialize};
@@ -180,6 +181,29 @@ impl ModelConfig {
             ModelConfig::ContractMoe(config) => config.vocab,
             ModelConfig::Moe(config) => config.vocab,
         }
+    }
+
+    /// Refuses a tokenizer of another vocabulary.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Vocabulary`] with both numbers.
+    pub fn check_tokenizer(&self, tokenizer: &TokenizerConfig) -> Result<()> {
+        let (model, tokenizer) = (self.vocab(), tokenizer.vocab());
+        if model == tokenizer { Ok(()) } else { Err(Error::Vocabulary { model, tokenizer }) }
+    }
+
+    /// The same model for another number of token ids.
+    pub fn with_vocab(mut self, vocab: usize) -> ModelConfig {
+        let place = match &mut self {
+            ModelConfig::Rnn(config) | ModelConfig::Gru(config) => &mut config.vocab,
+            ModelConfig::ContractTransformer(config) => &mut config.vocab,
+            ModelConfig::Transformer(config) => &mut config.vocab,
+            ModelConfig::ContractMoe(config) => &mut config.vocab,
+            ModelConfig::Moe(config) => &mut config.vocab,
+        };
+        *place = vocab;
+        self
     }
 
     /// Longest sequence the model has positions for; `None` when it has no such limit.

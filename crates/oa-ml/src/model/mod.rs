@@ -169,13 +169,15 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherModel`] when the configurations differ; errors that name the tensor when a
-    /// name or a shape does. Nothing changes then.
+    /// [`Error::OtherModel`] when the configurations differ; [`Error::Vocabulary`] when the
+    /// checkpoint's tokenizer has other token ids than the model; errors that name the tensor when
+    /// a name or a shape differs. Nothing changes then.
     pub fn load(&self, checkpoint: &crate::Checkpoint) -> Result<()> {
         if checkpoint.model != self.config {
             let (found, expected) = (Box::new(checkpoint.model), Box::new(self.config));
             return Err(Error::OtherModel { found, expected });
         }
+        self.config.check_tokenizer(&checkpoint.tokenizer)?;
         self.parameters.load(&checkpoint.tensors)
     }
 }

@@ -41,7 +41,7 @@ fn cached_tokens_are_recomputed_tokens() {
         let model = trained(&engine, config);
         let mut generator = Generator::new(&model).unwrap();
         for prompt in ["a", "foxes", "my uncle built a kite"] {
-            let prompt = ByteTokenizer.encode(prompt.as_bytes());
+            let prompt = ByteTokenizer.encode(prompt.as_bytes()).unwrap();
             let greedy = Sampling::default();
             let tokens = generator.generate(&prompt, 20, &greedy, |t| go_on(&t)).unwrap();
             let mut sequence = prompt.clone();
@@ -58,7 +58,7 @@ fn rows_are_generated_as_if_alone() {
     let engine = engine();
     for config in small_models() {
         let model = trained(&engine, config);
-        let corpus: Vec<u32> = ByteTokenizer.encode(&contract_corpus());
+        let corpus: Vec<u32> = ByteTokenizer.encode(&contract_corpus()).unwrap();
         let prompts = [&corpus[0..5], &corpus[40..45], &corpus[77..82]];
         let greedy = Sampling::default();
         let mut together = Generator::with_rows(&model, 3).unwrap();

@@ -143,6 +143,12 @@ fn tensors_that_do_not_fit_change_nothing() {
     };
     let message = model.load(&checkpoint).unwrap_err().to_string();
     assert!(message.starts_with("the checkpoint holds another model: ContractTransformer"));
+    let alphabet = crate::data::TokenizerConfig::Char(crate::data::Alphabet::contract());
+    let checkpoint =
+        crate::Checkpoint { model: *model.config(), tokenizer: alphabet, ..checkpoint };
+    let message = model.load(&checkpoint).unwrap_err().to_string();
+    assert_eq!(message, "the model has 256 token ids, its tokenizer has 27");
+    assert_eq!(bits(&model), before);
 }
 
 #[test]

@@ -47,9 +47,11 @@ impl ItTraining<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::NonFinite`] when a submitted step was bad; [`Error::StepOrder`] inside a step.
+    /// [`Error::NonFinite`] when a submitted step was bad; [`Error::StepOrder`] inside a step;
+    /// [`Error::Vocabulary`] when model and tokenizer do not belong together.
     #[track_caller]
     pub fn checkpoint(&mut self, run: &RunIdentity<'_>) -> Result<Checkpoint> {
+        run.model.config().check_tokenizer(run.tokenizer)?;
         self.finish()?;
         self.watch.check()?;
         let metrics = TrainingMetrics {

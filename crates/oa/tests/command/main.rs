@@ -7,3 +7,4 @@
 mod device;
 mod host;
 mod place;
+mod tokens;

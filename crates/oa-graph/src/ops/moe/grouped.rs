@@ -2,7 +2,7 @@
 //!
 //! How many rows an expert has is known on the device only; nothing is padded to the largest.
 
-use super::super::matmul::small;
+use super::super::matmul::scarce;
 use super::super::rule::{Inferred, refuse};
 use super::super::sample::{Sample, signed};
 use super::super::{Backward, GradCall, Launch, Lower, OpCall, OpDef};
@@ -117,7 +117,7 @@ fn launch_matmul(call: &OpCall, variant: &Variant) -> Launch {
 /// Few tiles leave most of a GPU idle, so the lanes of a workgroup then share the sums over rows.
 fn weights_family(call: &OpCall) -> &'static str {
     let &[experts, n, k] = call.outputs[0].shape.dims() else { unreachable!("infer gave three") };
-    match small(experts, n, k) {
+    match scarce(experts, n, k) {
         true => "grouped_weights_deep",
         false => "grouped_weights",
     }
@@ -231,6 +231,7 @@ fn weights_samples() -> Vec<Sample> {
     let make = |size: Size| weights_sample(size, offsets_of(size.0, size.1));
     let mut samples: Vec<Sample> = SMALL.into_iter().map(make).collect();
     samples.push(weights_sample((50, 4, 6, 7), crowded(50, 4, 2)));
+    samples.push(make((70, 65, 1, 2)));
     samples.extend(LARGE.into_iter().map(|size| Sample::later(move || make(size))));
     samples
 }

@@ -5,9 +5,9 @@
 
 use crate::failure::{Explain, Failure};
 use crate::flags::{Common, ContractFlags};
-use crate::{open, output};
+use crate::{open, output, process};
 use oa::Engine;
-use oa::ml::contract::{self, Trained, Workload};
+use oa::ml::contract::{self, Coding, Trained, Workload};
 use serde::Serialize;
 use std::path::Path;
 
@@ -15,10 +15,15 @@ use std::path::Path;
 #[derive(Serialize)]
 struct Row {
     family: &'static str,
+    tokenizer: &'static str,
+    vocabulary: usize,
     parameters: usize,
+    expected_parameters: usize,
     loss: f32,
     accuracy: f64,
+    expected_accuracy: f64,
     milliseconds_per_step: f64,
+    cpu_milliseconds_per_step: Option<f64>,
     first_step_milliseconds: f64,
     source_bytes_per_second: f64,
     dispatches: usize,
@@ -26,6 +31,8 @@ struct Row {
     arena_bytes: u64,
     arena_lower_bound_bytes: u64,
     device_bytes: u64,
+    /// Largest resident memory of the process so far, over the workloads before this one too.
+    peak_resident_bytes: Option<u64>,
     plans: u64,
     submissions: u64,
     file_bytes: u64,
@@ -49,8 +56,8 @@ struct Report<'a> {
 
 /// Runs `oa contract`.
 pub fn run(common: &Common, flags: &ContractFlags) -> Result<(), Failure> {
-    let known = contract::workloads();
-    let wanted = choose(&known, &flags.families)?;
+    let known = contract::all_workloads();
+    let wanted = choose(&known, &flags.families, &flags.tokenizer)?;
     let engine = open::engine(common)?;
     let mut rows = Vec::new();
     if !common.json {
@@ -70,63 +77,91 @@ pub fn run(common: &Common, flags: &ContractFlags) -> Result<(), Failure> {
     if let Some(path) = &flags.report {
         write(path, &report)?;
     }
-    match rows.iter().filter(|row| !row.passed).count() {
+    let failed = rows.iter().filter(|row| !row.passed).count();
+    if !common.json {
+        output::text(&format!("{} passed, {failed} failed, 0 skipped\n", rows.len() - failed))?;
+    }
+    match failed {
         0 => Ok(()),
         failed => Err(Failure::new(
             crate::failure::End::Failed,
             format!("{failed} of {} workloads did not pass", rows.len()),
-            "accuracy, generation or reload parity missed the contract",
+            "parameters, accuracy, generation or reload parity missed the contract",
             "look at the table above",
         )),
     }
 }
 
-/// The workloads of these families, or all.
-pub fn choose<'a>(known: &'a [Workload], names: &[String]) -> Result<Vec<&'a Workload>, Failure> {
-    let unknown = names.iter().find(|name| known.iter().all(|one| one.family != name.as_str()));
-    if let Some(name) = unknown {
-        let there: Vec<&str> = known.iter().map(|one| one.family).collect();
-        return Err(Failure::usage(
-            format!("there is no family `{name}`"),
-            format!("the families are {}", there.join(", ")),
-            "name some of these, or none for all",
-        ));
-    }
-    let wanted = |one: &&Workload| names.is_empty() || names.iter().any(|name| name == one.family);
+/// The workloads of these families and tokenizers; without names, all.
+pub fn choose<'a>(
+    known: &'a [Workload],
+    families: &[String],
+    tokenizers: &[String],
+) -> Result<Vec<&'a Workload>, Failure> {
+    let mut there: Vec<&str> = known.iter().map(|one| one.family).collect();
+    there.dedup();
+    refuse_unknown("family", "families", families, &there)?;
+    refuse_unknown("tokenizer", "tokenizers", tokenizers, &Coding::ALL.map(Coding::name))?;
+    let among = |names: &[String], name: &str| {
+        names.is_empty() || names.iter().any(|wanted| wanted == name)
+    };
+    let wanted =
+        |one: &&Workload| among(families, one.family) && among(tokenizers, one.coding.name());
     Ok(known.iter().filter(wanted).collect())
+}
+
+fn refuse_unknown(one: &str, many: &str, names: &[String], known: &[&str]) -> Result<(), Failure> {
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(Failure::usage(
+            format!("there is no {one} `{name}`"),
+            format!("the {many} are {}", known.join(", ")),
+            "name some of these, or none for all",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn measure(engine: &Engine, workload: &Workload) -> Result<Row, Failure> {
     let (plans, submissions) = (engine.plans_compiled(), engine.submissions());
     let failed = "a workload of the contract stopped";
-    let trained = contract::train(engine, workload).explain(failed)?;
+    let trained = contract::train(engine, workload, &process::processor_time).explain(failed)?;
     let device_bytes = engine.gpu().memory().allocated_bytes;
-    let text = contract::continuation(&trained.model).explain(failed)?;
+    let text = contract::continuation(&trained.model, &workload.tokenizer).explain(failed)?;
     let plans = engine.plans_compiled() - plans;
     let submissions = engine.submissions() - submissions;
     let (again, file_bytes) = reload(engine, &trained)?;
-    let continues_corpus = text == contract::expected_continuation();
-    let (reload_parity, accuracy) = (again == text, trained.evaluation.accuracy);
-    let predictions = (contract::ROWS * contract::SEQUENCE) as f64;
+    let expected = contract::expected_continuation(&workload.tokenizer).explain(failed)?;
+    let (continues_corpus, reload_parity) = (text == expected, again == text);
+    let parameters = trained.model.parameters().layout().count();
+    let accuracy = trained.evaluation.accuracy;
     Ok(Row {
         family: workload.family,
-        parameters: trained.model.parameters().layout().count(),
+        tokenizer: workload.coding.name(),
+        vocabulary: workload.tokenizer.vocab(),
+        parameters,
+        expected_parameters: workload.parameters,
         loss: trained.losses.last().copied().unwrap_or(f32::NAN),
         accuracy,
+        expected_accuracy: workload.accuracy(),
         milliseconds_per_step: trained.milliseconds,
+        cpu_milliseconds_per_step: trained.cpu_milliseconds,
         first_step_milliseconds: trained.first_step_milliseconds,
-        source_bytes_per_second: predictions / trained.milliseconds * 1e3,
+        source_bytes_per_second: trained.source_bytes_per_second,
         dispatches: trained.report.dispatches(),
         barriers: trained.report.barriers(),
         arena_bytes: trained.report.arena_bytes,
         arena_lower_bound_bytes: trained.report.lower_bound_bytes,
         device_bytes,
+        peak_resident_bytes: process::peak_resident_bytes(),
         plans,
         submissions,
         file_bytes,
         continues_corpus,
         reload_parity,
-        passed: continues_corpus && reload_parity && accuracy >= contract::ACCURACY,
+        passed: continues_corpus
+            && reload_parity
+            && accuracy >= workload.accuracy()
+            && parameters == workload.parameters,
     })
 }
 
@@ -141,38 +176,49 @@ fn reload(engine: &Engine, trained: &Trained) -> Result<(Vec<u8>, u64), Failure>
     let checkpoint = checkpoint?;
     let fresh = checkpoint.model.build(engine, 0).explain(failed)?;
     fresh.load(&checkpoint).explain(failed)?;
-    Ok((contract::continuation(&fresh).explain(failed)?, file_bytes))
+    let text = contract::continuation(&fresh, &checkpoint.tokenizer).explain(failed)?;
+    Ok((text, file_bytes))
 }
 
 fn header() -> String {
     format!(
-        "{:<12} {:>10} {:>7} {:>8} {:>8} {:>10} {:>10} {:>8} {:>10} {:>6} {:>8}  verdict",
+        "{:<12} {:<5} {:>10} {:>7} {:>8} {:>8} {:>8} {:>10} {:>9} {:>8} {:>10} {:>8} {:>5} {:>7}  \
+         verdict",
         "family",
+        "coded",
         "parameters",
         "loss",
         "accuracy",
         "ms/step",
+        "cpu ms",
         "first ms",
         "bytes/s",
         "dispatch",
         "device MiB",
+        "peak MiB",
         "plans",
         "submits"
     )
 }
 
 fn line(row: &Row) -> String {
+    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".into());
     format!(
-        "{:<12} {:>10} {:>7.4} {:>8.3} {:>8.3} {:>10.1} {:>10.0} {:>8} {:>10.1} {:>6} {:>8}  {}",
+        "{:<12} {:<5} {:>10} {:>7.4} {:>8.4} {:>8.3} {:>8} {:>10.1} {:>9.0} {:>8} {:>10} {:>8} \
+         {:>5} {:>7}  {}",
         row.family,
+        row.tokenizer,
         row.parameters,
         row.loss,
         row.accuracy,
         row.milliseconds_per_step,
+        known(row.cpu_milliseconds_per_step.map(|cpu| format!("{cpu:.3}"))),
         row.first_step_milliseconds,
         row.source_bytes_per_second,
         row.dispatches,
-        row.device_bytes as f64 / f64::from(1 << 20),
+        mib(row.device_bytes),
+        known(row.peak_resident_bytes.map(mib)),
         row.plans,
         row.submissions,
         verdict(row),
@@ -182,6 +228,9 @@ fn line(row: &Row) -> String {
 fn verdict(row: &Row) -> &'static str {
     match row {
         Row { passed: true, .. } => "passed",
+        Row { parameters, expected_parameters, .. } if parameters != expected_parameters => {
+            "FAILED: the model has another number of parameters"
+        }
         Row { continues_corpus: false, .. } => "FAILED: the text does not continue the corpus",
         Row { reload_parity: false, .. } => "FAILED: the reloaded model generates another text",
         _ => "FAILED: accuracy",

@@ -4,7 +4,7 @@ use crate::failure::{Explain, Failure};
 use crate::flags::{Common, EvalFlags, Part};
 use crate::{open, output};
 use indicatif::{ProgressBar, ProgressStyle};
-use oa::ml::data::{Batch, DataCursor, TextDataset, TokenView};
+use oa::ml::data::{Batch, DataCursor, TextDataset, TokenView, Tokenizer};
 use oa::ml::{Evaluation, Model};
 use serde_json::json;
 use std::path::Path;
@@ -30,7 +30,9 @@ pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
         Some(count) => windows(&model, &view, flags.batch, context, count, bar(count))?,
         None => pass(&model, &view, flags.batch, context)?,
     };
-    tell(common, &file, &measured, started.elapsed().as_secs_f64())
+    let seconds = started.elapsed().as_secs_f64();
+    let bytes = predicted_bytes(&view, flags, context, checkpoint.tokenizer.build().as_ref())?;
+    tell(common, &file, &measured, bytes, seconds)
 }
 
 fn part(data: &TextDataset, flags: &EvalFlags) -> TokenView {
@@ -72,6 +74,24 @@ fn pass(
     measure(model, batches, &bar(count))
 }
 
+/// Bytes of the text that the measured predictions stand for: tokens of different vocabularies say
+/// differently much, bytes do not.
+fn predicted_bytes(
+    view: &TokenView,
+    flags: &EvalFlags,
+    context: usize,
+    tokenizer: &dyn Tokenizer,
+) -> Result<u64, Failure> {
+    let bytes = |id: u32| tokenizer.token(id).map_or(0, |token| token.len() as u64);
+    let Some(count) = flags.batches else {
+        return Ok(view.tokens().iter().skip(1).map(|&id| bytes(id)).sum());
+    };
+    let cursor = DataCursor::shuffled(WINDOWS_SEED);
+    let mut batches = view.batches(flags.batch, context, cursor).explain("cannot evaluate")?;
+    let batch = |_| batches.next_batch().targets.iter().map(|&id| bytes(id as u32)).sum::<u64>();
+    Ok((0..count).map(batch).sum())
+}
+
 /// A bar of that many batches.
 fn bar(count: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("evaluating {bar:30} {pos}/{len} batches, {eta}")
@@ -89,8 +109,15 @@ fn measure(
     measured.explain("the evaluation stopped")
 }
 
-fn tell(common: &Common, file: &Path, measured: &Evaluation, seconds: f64) -> Result<(), Failure> {
+fn tell(
+    common: &Common,
+    file: &Path,
+    measured: &Evaluation,
+    bytes: u64,
+    seconds: f64,
+) -> Result<(), Failure> {
     let Evaluation { loss, accuracy, predictions } = *measured;
+    let bits_per_byte = measured.bits() * predictions as f64 / bytes as f64;
     if common.json {
         output::json(&json!({
             "event": "evaluation",
@@ -100,15 +127,19 @@ fn tell(common: &Common, file: &Path, measured: &Evaluation, seconds: f64) -> Re
             "perplexity": measured.perplexity(),
             "accuracy": accuracy,
             "predictions": predictions,
+            "bytes": bytes,
+            "bits_per_byte": bits_per_byte,
             "seconds": seconds,
         }))?;
     } else {
         output::text(&format!(
             "loss        {loss:.4} nats ({:.4} bits, perplexity {:.2}) a token\n\
+             per byte    {bits_per_byte:.4} bits over {} of text\n\
              accuracy    {:.2} %\n\
              predictions {} in {seconds:.1} s\n",
             measured.bits(),
             measured.perplexity(),
+            output::bytes(bytes),
             100.0 * accuracy,
             output::count(predictions),
         ))?;

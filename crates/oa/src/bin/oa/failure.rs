@@ -183,6 +183,15 @@ fn model_remedy(error: &oa::ml::Error) -> (End, &'static str) {
         ),
         Cause::Optimizer { .. } => (End::Usage, "change that setting"),
         Cause::Sampling { .. } | Cause::EmptyPrompt => (End::Usage, "change that flag"),
+        Cause::UnknownCharacter { .. } | Cause::NotUtf8 { .. } => (
+            End::Failed,
+            "use a text of these characters, or a model of --tokenizer byte or bpe, which take \
+             anything",
+        ),
+        Cause::Vocabulary { .. } => {
+            (End::Failed, "use the tokenizer that the model was trained with")
+        }
+        Cause::Tokenizer(_) => (End::Usage, "change --tokenizer"),
         Cause::TokenOutOfRange { .. } => (End::Failed, "use a text of the model's tokenizer"),
         Cause::Context { .. } => (End::Usage, "use a smaller --context"),
         Cause::NonFinite { .. } | Cause::Stopped { .. } => {

@@ -45,6 +45,8 @@ pub enum Task {
     Generate(GenerateFlags),
     /// Say what a file holds.
     Inspect(InspectFlags),
+    /// Cut a text into tokens.
+    Tokenize(TokenizeFlags),
     /// Say what a training step executes here, kernel by kernel, and how long each takes.
     Plan(PlanFlags),
     /// Look at execution reports that `oa plan` wrote.
@@ -141,6 +143,17 @@ pub struct GenerateFlags {
     /// Leave the prompt out of the output.
     #[arg(long)]
     pub no_echo: bool,
+}
+
+/// Flags of `oa tokenize`.
+#[derive(Args, Clone, Debug)]
+pub struct TokenizeFlags {
+    /// A checkpoint, the folder of a run, or a tokenizer.json.
+    #[arg(value_name = "MODEL|FILE")]
+    pub tokenizer: PathBuf,
+    /// The text.
+    #[arg(value_name = "TEXT")]
+    pub text: String,
 }
 
 /// Flags of `oa inspect`.
@@ -252,6 +265,9 @@ pub struct ContractFlags {
     /// Families to run; the default is all.
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
+    /// Tokenizers to run them with: byte, char, bpe, with commas between; the default is all.
+    #[arg(long, value_name = "TOKENIZER", value_delimiter = ',')]
+    pub tokenizer: Vec<String>,
     /// Write the results as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,

@@ -27,10 +27,11 @@ pub fn run(common: &Common, flags: &GenerateFlags) -> Result<(), Failure> {
         None => flags.prompt.clone().into_bytes(),
     };
     let file = open::model_file(&flags.model)?;
-    let engine = open::engine(common)?;
-    let (model, checkpoint) = open::model(&engine, &file)?;
+    let checkpoint = oa::io::load(&file)?;
     let tokenizer = checkpoint.tokenizer.build();
-    let ids = tokenizer.encode(&prompt);
+    let ids = tokenizer.encode(&prompt).explain("cannot use this prompt")?;
+    let engine = open::engine(common)?;
+    let model = open::build(&engine, &file, &checkpoint)?;
     let interrupt = Interrupt::listen()?;
     let mut generator = Generator::new(&model).explain("cannot generate")?;
     let mut screen = Screen::new(io::stdout().is_terminal());

@@ -60,5 +60,12 @@ fn describe(text: &mut String, summary: &Summary, flags: &InspectFlags) -> std::
 }
 
 fn fields(text: &mut String, fields: &[Field]) -> std::fmt::Result {
-    fields.iter().try_for_each(|Field { key, value }| writeln!(text, "  {key:<29}{value}"))
+    // An alphabet may hold line ends, and whatever else would steer a terminal.
+    let safe = |text: String| match text.chars().any(char::is_control) {
+        true => text.escape_debug().to_string(),
+        false => text,
+    };
+    fields.iter().try_for_each(|Field { key, value }| {
+        writeln!(text, "  {key:<29}{}", safe(value.to_string()))
+    })
 }

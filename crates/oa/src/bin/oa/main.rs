@@ -16,7 +16,9 @@ mod interrupt;
 mod open;
 mod output;
 mod plan;
+mod process;
 mod settings;
+mod tokenize;
 mod train;
 
 use clap::Parser;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Task::Eval(flags) => eval::run(common, flags),
         Task::Generate(flags) => generate::run(common, flags),
         Task::Inspect(flags) => inspect::run(common, flags),
+        Task::Tokenize(flags) => tokenize::run(common, flags),
         Task::Plan(flags) => plan::run(common, flags),
         Task::Report(task) => plan::report(task),
         Task::Contract(flags) => contract::run(common, flags),

@@ -2,7 +2,7 @@
 
 use crate::failure::{Explain, Failure};
 use crate::flags::Common;
-use oa::ml::data::{TextDataset, contract_corpus};
+use oa::ml::data::{TextDataset, TokenizerConfig, contract_corpus};
 use oa::ml::{Checkpoint, Model};
 use oa::{DeviceRequest, Engine, EngineOptions};
 use std::path::{Path, PathBuf};
@@ -33,10 +33,15 @@ pub fn model_file(path: &Path) -> Result<PathBuf, Failure> {
 /// Loads a file and builds its model on a device.
 pub fn model(engine: &Engine, file: &Path) -> Result<(Model, Checkpoint), Failure> {
     let checkpoint = oa::io::load(file)?;
+    Ok((build(engine, file, &checkpoint)?, checkpoint))
+}
+
+/// Builds the model of a checkpoint that was loaded from a file.
+pub fn build(engine: &Engine, file: &Path, checkpoint: &Checkpoint) -> Result<Model, Failure> {
     let sentence = format!("cannot build the model of {}", file.display());
     let model = checkpoint.model.build(engine, 0).explain(&sentence)?;
-    model.load(&checkpoint).explain(&sentence)?;
-    Ok((model, checkpoint))
+    model.load(checkpoint).explain(&sentence)?;
+    Ok(model)
 }
 
 /// The bytes of a text; without a file, the built-in corpus.
@@ -46,6 +51,15 @@ pub fn text(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
             std::fs::read(path).map_err(|error| Failure::file("read the text", path, &error))
         }
         None => Ok(contract_corpus()),
+    }
+}
+
+/// The tokenizer of a checkpoint, of a run's folder or of a `tokenizer.json`.
+pub fn tokenizer(path: &Path) -> Result<TokenizerConfig, Failure> {
+    let file = model_file(path)?;
+    match file.extension().is_some_and(|ending| ending == "oam") {
+        true => Ok(oa::io::load(&file)?.tokenizer),
+        false => Ok(oa::io::load_tokenizer(&file)?),
     }
 }
 

@@ -86,7 +86,7 @@ fn config(flags: &PlanFlags) -> Result<ModelConfig, Failure> {
         (Some(file), _) => Ok(oa::io::load(open::model_file(file)?)?.model),
         (None, Some(family)) => {
             let known = workloads();
-            let wanted = contract::choose(&known, std::slice::from_ref(family))?;
+            let wanted = contract::choose(&known, std::slice::from_ref(family), &[])?;
             Ok(wanted[0].config)
         }
         (None, None) => Err(Failure::usage(

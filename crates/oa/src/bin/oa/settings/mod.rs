@@ -96,6 +96,11 @@ pub struct Settings {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     #[arg(value_name = "BOOL", help_heading = "Data")]
     pub whole: Option<bool>,
+    /// How the text becomes tokens: `byte`, `char` (the characters of the text), `bpe` or `bpe:N`
+    /// (N tokens that the text teaches; 1024), a tokenizer.json, or the .oam file of a model
+    /// [default: byte].
+    #[arg(long, value_name = "byte|char|bpe[:N]|FILE", help_heading = "Data")]
+    pub tokenizer: Option<String>,
     /// Order of the windows [default: shuffled; contract with the built-in corpus].
     #[arg(long, value_enum, help_heading = "Data")]
     pub order: Option<Order>,

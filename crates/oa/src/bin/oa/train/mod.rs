@@ -7,6 +7,7 @@ mod metrics;
 mod run;
 mod show;
 mod start;
+mod tokenizer;
 
 use crate::failure::Failure;
 use crate::flags::{Common, TrainFlags};

@@ -11,7 +11,7 @@ use crate::{eval, open, output};
 use indicatif::ProgressBar;
 use oa::Engine;
 use oa::io::CheckpointFolder;
-use oa::ml::data::{Batch, Batches, ByteTokenizer, DataCursor, TextDataset, TokenView, Tokenizer};
+use oa::ml::data::{Batch, Batches, DataCursor, TextDataset, TokenView};
 use oa::ml::train::RunIdentity;
 use oa::ml::{AdamW, ItTraining, Model};
 use serde_json::json;
@@ -80,7 +80,7 @@ impl Texts {
     /// Judges the text before a device is opened.
     fn of(start: &Start) -> Result<Texts, Failure> {
         let Routine { whole, batch, context, .. } = start.plan.routine;
-        let data = TextDataset::from_bytes(&start.text, &ByteTokenizer);
+        let data = TextDataset::from_bytes(&start.text, start.tokenizer.build().as_ref());
         let data = data.explain("cannot use this text")?;
         let (train, held) = match whole {
             true => (data.whole(), data.whole()),
@@ -138,6 +138,8 @@ fn introduce(
         "driver": device.driver_info,
         "architecture": model.config().architecture(),
         "parameters": parameters,
+        "tokenizer": start.tokenizer.kind(),
+        "vocabulary": start.tokenizer.vocab(),
         "tokens": { "train": texts.trained, "validation": texts.held.tokens().len() },
         "steps": steps,
         "out": start.out,
@@ -157,6 +159,11 @@ fn introduce(
         "data    {text}: {} tokens to train on, {} to validate on",
         output::count(texts.trained as u64),
         output::count(texts.held.tokens().len() as u64)
+    ))?;
+    show.say(&format!(
+        "tokens  {}, {} token ids",
+        start.tokenizer.kind(),
+        output::count(start.tokenizer.vocab() as u64)
     ))?;
     let (batch, context) = (plan.routine.batch, plan.routine.context);
     show.say(&format!(
@@ -249,10 +256,9 @@ impl Run<'_> {
     }
 
     fn save(&mut self, step: u64) -> Result<(), Failure> {
-        let tokenizer = ByteTokenizer.config();
         let identity = RunIdentity {
             model: self.model,
-            tokenizer: &tokenizer,
+            tokenizer: &self.start.tokenizer,
             cursor: self.texts.batches.cursor(),
             sampled: 0,
             validation_loss: self.validation_loss,

@@ -1,11 +1,13 @@
 //! Where a run starts: from settings, or from a checkpoint.
 
-use crate::failure::{End, Failure};
+use super::tokenizer::Choice;
+use crate::failure::{End, Explain, Failure};
 use crate::flags::TrainFlags;
 use crate::open;
 use crate::settings::{Arch, Mode, Plan, Routine, Settings, resolve};
 use oa::io::{CheckpointFolder, Digest};
 use oa::ml::checkpoint::TrainingState;
+use oa::ml::data::TokenizerConfig;
 use oa::ml::{Checkpoint, ItTrainingConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,9 +20,18 @@ const TEXT: &str = "oa.text";
 const RELEASE: &str = "oa.release";
 
 /// Settings that a resumed run may be given anew: none of them decides a bit, but `steps`, which
-/// makes the run longer or shorter.
-const FREE: &[&str] =
-    &["data", "out", "steps", "checkpoint-every", "keep", "eval-every", "eval-batches", "mode"];
+/// makes the run longer or shorter. A tokenizer must be the one that the run began with.
+const FREE: &[&str] = &[
+    "data",
+    "out",
+    "steps",
+    "checkpoint-every",
+    "keep",
+    "eval-every",
+    "eval-batches",
+    "mode",
+    "tokenizer",
+];
 
 /// A run that is ready to go.
 pub struct Start {
@@ -30,6 +41,8 @@ pub struct Start {
     pub out: PathBuf,
     /// The text.
     pub text: Vec<u8>,
+    /// How the text becomes tokens.
+    pub tokenizer: TokenizerConfig,
     /// The checkpoint it goes on from, and its file.
     pub from: Option<(PathBuf, Checkpoint)>,
     /// What its checkpoints keep beside the state.
@@ -53,8 +66,11 @@ pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
         below.check_numbers()?;
         settings = settings.over(&below);
     }
-    let plan = resolve(&settings)?;
+    let mut plan = resolve(&settings)?;
+    let choice = choice(&settings)?.unwrap_or_default();
     let text = open::text(settings.data.as_deref())?;
+    let tokenizer = choice.build(&text, plan.routine.whole)?;
+    plan.model = plan.model.with_vocab(tokenizer.vocab());
     let out = match &settings.out {
         Some(folder) => folder.clone(),
         None => unused_folder(settings.arch.unwrap_or_default()),
@@ -63,7 +79,7 @@ pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
     let record = Settings { out: None, ..settings };
     let record = toml::to_string(&record).expect("settings are a table of plain values");
     let metadata = metadata(&plan.routine, &text);
-    Ok(Start { plan, out, text, from: None, metadata, record: Some(record) })
+    Ok(Start { plan, out, text, tokenizer, from: None, metadata, record: Some(record) })
 }
 
 /// A run on from a checkpoint.
@@ -116,8 +132,24 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
         cursor: state.data,
         routine,
     };
+    let tokenizer = checkpoint.tokenizer.clone();
+    if let Some(choice) = choice(&settings)? {
+        let given = choice.build(&text, plan.routine.whole)?;
+        let sentence = format!("cannot resume from {}", file.display());
+        plan.model.check_tokenizer(&given).explain(&sentence)?;
+        if given != tokenizer {
+            let cause = "--tokenizer is another tokenizer than the run began with";
+            return Err(cannot(cause, "leave it out, or start a new run without --resume"));
+        }
+    }
     let metadata = metadata(&plan.routine, &text);
-    Ok(Start { plan, out, text, from: Some((file, checkpoint)), metadata, record: None })
+    let from = Some((file, checkpoint));
+    Ok(Start { plan, out, text, tokenizer, from, metadata, record: None })
+}
+
+/// The tokenizer that is asked for.
+fn choice(settings: &Settings) -> Result<Option<Choice>, Failure> {
+    settings.tokenizer.as_deref().map(Choice::parse).transpose()
 }
 
 /// The settings of the flags, the way of execution among them.
