@@ -27,6 +27,7 @@ use contract_moe::ContractMoe;
 use moe::MoeLm;
 use oa_graph::{Engine, Tensor};
 use rnn_lm::RnnLm;
+use std::panic::Location;
 use transformer::Transformer;
 
 /// The layers, by architecture.
@@ -132,6 +133,10 @@ impl Model {
     pub(crate) fn hidden(&self, tokens: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         if let (Some(context), [_, sequence]) = (self.config.context(), tokens.shape().dims()) {
             check_context(*sequence, context)?;
+        }
+        if pass.starts.is_some() && !self.config.resets_at_starts() {
+            let architecture = self.config.architecture();
+            return Err(Error::NoResets { site: Location::caller(), architecture });
         }
         match &self.network {
             Network::Rnn(network) => network.hidden(tokens, pass),

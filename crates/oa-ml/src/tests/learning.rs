@@ -87,6 +87,7 @@ fn parts_of_a_batch_add_up_to_the_batch() {
             sequence: 10,
             tokens: parts.iter().flat_map(|part| part.tokens.clone()).collect(),
             targets: parts.iter().flat_map(|part| part.targets.clone()).collect(),
+            starts: None,
         };
         let logits = model.forward(&whole.tokens_on(&engine).unwrap()).unwrap();
         let mean = loss::cross_entropy(&logits, &whole.targets_on(&engine).unwrap()).unwrap();

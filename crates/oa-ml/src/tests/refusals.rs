@@ -155,3 +155,22 @@ fn tensors_that_do_not_fit_change_nothing() {
 fn errors_are_small() {
     assert!(size_of::<Error>() <= 64, "{} bytes", size_of::<Error>());
 }
+
+#[test]
+fn packed_documents_need_a_model_that_can_tell_them_apart() {
+    let engine = engine();
+    for config in small_models() {
+        let model = config.build(&engine, 1).unwrap();
+        let tokens = engine.tensor_u32([1, 6], &[1; 6]).unwrap();
+        let starts = engine.tensor_u32([1, 6], &[1, 0, 0, 1, 0, 0]).unwrap();
+        let packed = model.forward_packed(&tokens, Some(&starts), None);
+        if config.resets_at_starts() {
+            packed.unwrap();
+            continue;
+        }
+        let message = packed.unwrap_err().to_string();
+        assert!(message.starts_with("at crates/oa-ml/src/tests/refusals.rs:"), "{message}");
+        let part = format!("{} does not drop its state", config.architecture());
+        assert!(message.contains(&part), "{message}");
+    }
+}
