@@ -147,11 +147,8 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         recurrent::OPS,
         moe::OPS,
         gru::OPS,
-<<<<<<< HEAD
         mamba3::OPS,
-=======
         image::OPS,
->>>>>>> main
         update::OPS,
         optim::OPS,
         sampling::OPS,
