@@ -80,7 +80,8 @@ impl Inputs {
             values.push(signed([batch, rows, WIDTH], 11));
         }
         let mut source = Source::new(12);
-        let marks = (0..batch * steps).map(|_| f64::from(u8::from(source.bits() % 23 == 0)));
+        let marks =
+            (0..batch * steps).map(|_| f64::from(u8::from(source.bits().is_multiple_of(23))));
         let marks: Vec<f64> = marks.collect();
         let starts = documents.then(|| HostTensor::new(Spec::u32([batch, steps]), marks));
         Inputs { ranks, values, starts }
