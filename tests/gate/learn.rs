@@ -13,7 +13,8 @@ use oa_ml::data::{
     Batches, ByteTokenizer, DataCursor, TextDataset, TokenizerConfig, contract_corpus,
 };
 use oa_ml::model::Model;
-use oa_ml::optim::adamw::AdamW;
+use oa_ml::optim::OptimizerConfig;
+use oa_ml::optim::adamw::AdamWConfig;
 use oa_ml::train::{ItTraining, ItTrainingConfig, RunIdentity, StepInputs};
 use std::collections::BTreeMap;
 
@@ -66,12 +67,33 @@ pub fn train(
     (from, until): (Option<&Checkpoint>, u64),
     each: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Trained> {
+    train_with(engine, (workload, &adamw(workload)), mode, (from, until), each)
+}
+
+/// The contract's optimizer of a workload.
+pub fn adamw(workload: &Workload) -> OptimizerConfig {
+    OptimizerConfig::AdamW(AdamWConfig { lr: workload.rate, ..AdamWConfig::default() })
+}
+
+/// As [`train`], with another optimizer than the contract's.
+///
+/// # Errors
+///
+/// As [`train`].
+pub fn train_with(
+    engine: &Engine,
+    (workload, optimizer): (&Workload, &OptimizerConfig),
+    mode: Mode,
+    (from, until): (Option<&Checkpoint>, u64),
+    each: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<Trained> {
     let model = workload.config.build(engine, SEED)?;
-    let mut optimizer = AdamW::new(model.all_parameters()?, workload.rate)?;
+    let mut optimizer = optimizer.build(model.all_parameters()?)?;
+    let optimizer = &mut *optimizer;
     let settings = ItTrainingConfig { total_steps: STEPS.max(until), ..Default::default() };
     let mut session = match mode {
-        Mode::Eager => ItTraining::new_eager(engine, &mut optimizer, settings)?,
-        Mode::Captured => ItTraining::new_captured(engine, &mut optimizer, settings)?,
+        Mode::Eager => ItTraining::new_eager(engine, optimizer, settings)?,
+        Mode::Captured => ItTraining::new_captured(engine, optimizer, settings)?,
     };
     let mut cursor = DataCursor::CONTRACT;
     if let Some(checkpoint) = from {

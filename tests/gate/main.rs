@@ -9,6 +9,7 @@ mod command;
 mod context;
 mod errors;
 mod execute;
+mod frozen;
 mod graphs;
 mod learn;
 mod memory;
@@ -73,6 +74,7 @@ const SUITES: &[(&str, bool, Build)] = &[
     ("sync", false, sync::trials),
     ("train", false, train::trials),
     ("checkpoint", false, checkpoint::trials),
+    ("frozen", false, frozen::trials),
     ("memory", true, memory::trials),
 ];
 

@@ -38,6 +38,9 @@ const COMBINING: &[&str] = &[
     "sample",
     "partials",
     "inverse_count",
+    "conv2d",
+    "pool",
+    "moments",
 ];
 
 /// One trial a kernel variant of a combining op.

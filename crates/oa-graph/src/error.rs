@@ -4,6 +4,7 @@
 //! panic with the invariant's name.
 
 use crate::host::Spec;
+use crate::ops::image::WindowFault;
 use oa_kernels::DType;
 use std::panic::Location;
 
@@ -60,6 +61,17 @@ pub enum Error {
         /// What was expected and given.
         #[source]
         source: Box<ShapeError>,
+    },
+    /// A kernel or window does not fit an image.
+    #[error("{op} at {site}: {source}")]
+    Window {
+        /// The op.
+        op: &'static str,
+        /// The caller's line.
+        site: &'static Location<'static>,
+        /// What does not fit.
+        #[source]
+        source: Box<WindowFault>,
     },
     /// Values of two engines meet in one op.
     #[error(
@@ -202,6 +214,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error of an op over images.
+    pub(crate) fn window(
+        op: &'static str,
+        site: &'static Location<'static>,
+        fault: WindowFault,
+    ) -> Error {
+        Error::Window { op, site, source: Box::new(fault) }
+    }
+
     /// True when device memory is short: freeing some and trying again may help.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Error::Device(oa_vk::Error::OutOfMemory { .. }))

@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 /// A direction: into a file or out of it.
 pub(crate) trait Fields {
     /// Visits a field that is always there.
-    fn field<T: Scalar>(&mut self, key: &'static str, value: &mut T) -> Result<(), Fault>;
+    fn field<T: Scalar>(&mut self, key: &str, value: &mut T) -> Result<(), Fault>;
 
     /// Visits a field that may be absent.
     fn optional<T: Scalar + Default>(
         &mut self,
-        key: &'static str,
+        key: &str,
         value: &mut Option<T>,
     ) -> Result<(), Fault>;
 
     /// Visits a choice by name; the first name that stands for the value is the one written.
     fn choice<T: Clone + PartialEq>(
         &mut self,
-        key: &'static str,
+        key: &str,
         what: &'static str,
         value: &mut T,
         choices: &[(&'static str, T)],
@@ -152,7 +152,7 @@ impl Put {
 }
 
 impl Fields for Put {
-    fn field<T: Scalar>(&mut self, key: &'static str, value: &mut T) -> Result<(), Fault> {
+    fn field<T: Scalar>(&mut self, key: &str, value: &mut T) -> Result<(), Fault> {
         let value = value.store();
         if let Value::Text(Text(text)) = &value {
             index::within("bytes of text", text.len() as u64, limits::TEXT_BYTES)?;
@@ -163,7 +163,7 @@ impl Fields for Put {
 
     fn optional<T: Scalar + Default>(
         &mut self,
-        key: &'static str,
+        key: &str,
         value: &mut Option<T>,
     ) -> Result<(), Fault> {
         value.as_mut().map_or(Ok(()), |value| self.field(key, value))
@@ -196,7 +196,7 @@ impl Take {
 }
 
 impl Fields for Take {
-    fn field<T: Scalar>(&mut self, key: &'static str, value: &mut T) -> Result<(), Fault> {
+    fn field<T: Scalar>(&mut self, key: &str, value: &mut T) -> Result<(), Fault> {
         let mut found = None;
         self.take(key, &mut found)?;
         *value = found.ok_or(Fault::FieldMissing { key: key.into() })?;
@@ -205,7 +205,7 @@ impl Fields for Take {
 
     fn optional<T: Scalar + Default>(
         &mut self,
-        key: &'static str,
+        key: &str,
         value: &mut Option<T>,
     ) -> Result<(), Fault> {
         self.take(key, value)
@@ -213,7 +213,7 @@ impl Fields for Take {
 }
 
 impl Take {
-    fn take<T: Scalar>(&mut self, key: &'static str, value: &mut Option<T>) -> Result<(), Fault> {
+    fn take<T: Scalar>(&mut self, key: &str, value: &mut Option<T>) -> Result<(), Fault> {
         let wrong = Fault::FieldValue { key: key.into(), expected: T::EXPECTED };
         *value = match self.left.remove(key) {
             Some(stored) => Some(T::restore(stored).ok_or(wrong)?),

@@ -12,6 +12,7 @@ use crate::layout::{self, HEADER_BYTES, Kind, ROW_BYTES, SECTION_ALIGN, Section}
 use crate::limits;
 use crate::manifest::{Entry, List, Manifest};
 use crate::state;
+use oa_ml::checkpoint::MomentSlot;
 use oa_ml::{Checkpoint, NamedTensor};
 use std::io::{Read, Seek, SeekFrom};
 
@@ -85,9 +86,10 @@ impl<R: Read + Seek> Reader<R> {
         if let Some(training) = &mut checkpoint.training {
             let slots = self.manifest.slots.clone();
             let lists: Vec<_> = slots.0.iter().map(|slot| &slot.tensors).collect();
-            let mut moments = self.tensors(Kind::Optimizer, &lists)?;
-            training.optimizer.v = moments.pop().expect("two slots were restored");
-            training.optimizer.m = moments.pop().expect("two slots were restored");
+            let moments = self.tensors(Kind::Optimizer, &lists)?;
+            let names = slots.0.iter().map(|slot| slot.name.0.clone());
+            let named = names.zip(moments).map(|(name, tensors)| MomentSlot { name, tensors });
+            training.optimizer.slots = named.collect();
         }
         Ok(checkpoint)
     }

@@ -10,7 +10,8 @@ use crate::limits;
 use crate::manifest::{Attribute, List, Manifest, Note, Slot, Text};
 use crate::tokenizer::Sketch;
 use oa_ml::checkpoint::{
-    AdamWState, Checkpoint, RngCounters, TrainingConfig, TrainingMetrics, TrainingState,
+    Checkpoint, MomentSlot, OptimizerState, RngCounters, TrainingConfig, TrainingMetrics,
+    TrainingState,
 };
 use oa_ml::data::DataCursor;
 use oa_ml::model::config::{
@@ -18,23 +19,24 @@ use oa_ml::model::config::{
     ModelConfig, MoeLmConfig, RnnLmConfig, RopeStyle, TransformerConfig,
 };
 use oa_ml::optim::adamw::AdamWConfig;
+use oa_ml::optim::muon::MuonConfig;
 use oa_ml::optim::schedule::{DecayShape, Schedule};
+use oa_ml::optim::sgd::SgdConfig;
+use oa_ml::optim::{OptimizerConfig, ParameterGroup};
 use std::collections::BTreeMap;
-
-/// Name of the first moments' slot.
-pub(crate) const FIRST_MOMENTS: &str = "m";
-/// Name of the second moments' slot.
-pub(crate) const SECOND_MOMENTS: &str = "v";
 
 /// The manifest of a checkpoint.
 pub(crate) fn describe(checkpoint: &Checkpoint) -> Result<Manifest, Fault> {
     let Checkpoint { model, tokenizer, tensors, training, metadata } = checkpoint;
     let mut slots = Vec::new();
     if let Some(training) = training {
-        let AdamWState { m, v, .. } = &training.optimizer;
+        let state = &training.optimizer;
+        let named = state.slots.iter().map(|slot| slot.name.as_str());
+        known_slots(Some(&state.config), named)?;
         let mut end = 0;
-        for (name, tensors) in [(FIRST_MOMENTS, m), (SECOND_MOMENTS, v)] {
-            slots.push(Slot { name: name.into(), tensors: index::place(tensors, &mut end)? });
+        for MomentSlot { name, tensors } in &state.slots {
+            let tensors = index::place(tensors, &mut end)?;
+            slots.push(Slot { name: name.as_str().into(), tensors });
         }
     }
     index::within("metadata entries", metadata.len() as u64, limits::ATTRIBUTES)?;
@@ -73,16 +75,24 @@ pub(crate) fn restore(manifest: &Manifest, tables: Option<&[u8]>) -> Result<Chec
         take(&manifest.training, |io| training_fields(io, &mut training))?;
         Some(training)
     };
-    let known: &[&str] = if training.is_some() { &[FIRST_MOMENTS, SECOND_MOMENTS] } else { &[] };
-    let slots: Vec<&str> = manifest.slots.0.iter().map(|slot| slot.name.0.as_str()).collect();
-    if slots != known {
-        let name = slots.join(" ").into();
-        return Err(Fault::Identity { what: "list of optimizer slots", name });
-    }
+    let slots = manifest.slots.0.iter().map(|slot| slot.name.0.as_str());
+    known_slots(training.as_ref().map(|training| &training.optimizer.config), slots)?;
     index::names(manifest.metadata.0.iter().map(|note| note.name.0.as_str()))?;
     let notes = manifest.metadata.0.iter().map(|note| (note.name.0.clone(), note.text.0.clone()));
     let metadata: BTreeMap<String, String> = notes.collect();
     Ok(Checkpoint { model, tokenizer, tensors: Vec::new(), training, metadata })
+}
+
+/// Refuses other moments than those of the optimizer; without an optimizer there are none.
+fn known_slots<'a>(
+    config: Option<&OptimizerConfig>,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), Fault> {
+    let names: Vec<&str> = names.collect();
+    if names == config.map_or(&[][..], OptimizerConfig::slots) {
+        return Ok(());
+    }
+    Err(Fault::Identity { what: "list of optimizer slots", name: names.join(" ").into() })
 }
 
 fn put(visit: impl FnOnce(&mut Put) -> Result<(), Fault>) -> Result<List<Attribute>, Fault> {
@@ -291,18 +301,22 @@ fn mamba3_fields(io: &mut impl Fields, config: &mut Mamba3LmConfig) -> Result<()
 
 /// A training state without its tensors.
 fn light(training: &TrainingState) -> TrainingState {
-    let AdamWState { config, updates, .. } = training.optimizer;
-    let optimizer = AdamWState { config, updates, m: Vec::new(), v: Vec::new() };
-    TrainingState { optimizer, ..*training }
+    let OptimizerState { config, groups, updates, .. } = &training.optimizer;
+    let (groups, frozen) = (groups.clone(), training.frozen.clone());
+    let optimizer =
+        OptimizerState { config: *config, groups, updates: *updates, slots: Vec::new() };
+    TrainingState { optimizer, frozen, ..*training }
 }
 
 /// A training state to be filled.
 fn blank_training() -> TrainingState {
-    let config = AdamWConfig::default();
+    let config = OptimizerConfig::AdamW(AdamWConfig::default());
+    let (groups, slots, frozen) = Default::default();
     TrainingState {
         step: 0,
         config: TrainingConfig { total_steps: 0, max_norm: 0.0, accumulation: 0 },
-        optimizer: AdamWState { config, updates: 0, m: Vec::new(), v: Vec::new() },
+        optimizer: OptimizerState { config, groups, updates: 0, slots },
+        frozen,
         schedule: Schedule::default(),
         seed: 0,
         rng: RngCounters::default(),
@@ -312,13 +326,15 @@ fn blank_training() -> TrainingState {
 }
 
 fn training_fields(io: &mut impl Fields, training: &mut TrainingState) -> Result<(), Fault> {
-    let TrainingState { step, config, optimizer, schedule, seed, rng, data, metrics } = training;
+    let TrainingState { step, config, optimizer, frozen, schedule, seed, rng, data, metrics } =
+        training;
     io.field("step", step)?;
     let TrainingConfig { total_steps, max_norm, accumulation } = config;
     io.field("total_steps", total_steps)?;
     io.field("max_norm", max_norm)?;
     io.field("accumulation", accumulation)?;
     optimizer_fields(io, optimizer)?;
+    lines(io, "frozen", frozen)?;
     schedule_fields(io, schedule)?;
     io.field("seed", seed)?;
     let RngCounters { dropout_step, sample_step } = rng;
@@ -334,16 +350,68 @@ fn training_fields(io: &mut impl Fields, training: &mut TrainingState) -> Result
     io.field("metrics.elapsed_seconds", elapsed_seconds)
 }
 
-fn optimizer_fields(io: &mut impl Fields, optimizer: &mut AdamWState) -> Result<(), Fault> {
-    let AdamWState { config, updates, m: _, v: _ } = optimizer;
-    let AdamWConfig { lr, beta1, beta2, eps, weight_decay } = config;
-    io.choice("optimizer.kind", "optimizer", &mut (), &[("adamw", ())])?;
-    io.field("optimizer.lr", lr)?;
-    io.field("optimizer.beta1", beta1)?;
-    io.field("optimizer.beta2", beta2)?;
-    io.field("optimizer.eps", eps)?;
-    io.field("optimizer.weight_decay", weight_decay)?;
-    io.field("optimizer.updates", updates)
+fn optimizer_fields(io: &mut impl Fields, optimizer: &mut OptimizerState) -> Result<(), Fault> {
+    let OptimizerState { config, groups, updates, slots: _ } = optimizer;
+    let (kind, blank) = (config.name(), |kind: &str| OptimizerConfig::named(kind).ok());
+    kind_field(io, "optimizer.kind", "optimizer", kind, config, blank)?;
+    match config {
+        OptimizerConfig::AdamW(config) => {
+            let AdamWConfig { lr, beta1, beta2, eps, weight_decay } = config;
+            io.field("optimizer.lr", lr)?;
+            io.field("optimizer.beta1", beta1)?;
+            io.field("optimizer.beta2", beta2)?;
+            io.field("optimizer.eps", eps)?;
+            io.field("optimizer.weight_decay", weight_decay)?;
+        }
+        OptimizerConfig::Sgd(config) => {
+            let SgdConfig { lr, momentum, nesterov, weight_decay, decoupled } = config;
+            io.field("optimizer.lr", lr)?;
+            io.field("optimizer.momentum", momentum)?;
+            io.field("optimizer.nesterov", nesterov)?;
+            io.field("optimizer.weight_decay", weight_decay)?;
+            io.field("optimizer.decoupled", decoupled)?;
+        }
+        OptimizerConfig::Muon(config) => {
+            let MuonConfig { lr, momentum, weight_decay, adamw_lr, beta1, beta2, eps } = config;
+            io.field("optimizer.lr", lr)?;
+            io.field("optimizer.momentum", momentum)?;
+            io.field("optimizer.weight_decay", weight_decay)?;
+            io.field("optimizer.adamw_lr", adamw_lr)?;
+            io.field("optimizer.beta1", beta1)?;
+            io.field("optimizer.beta2", beta2)?;
+            io.field("optimizer.eps", eps)?;
+        }
+    }
+    io.field("optimizer.updates", updates)?;
+    group_fields(io, groups)
+}
+
+/// Groups, which most runs do without: then there is no field.
+fn group_fields(io: &mut impl Fields, groups: &mut Vec<ParameterGroup>) -> Result<(), Fault> {
+    let mut count = (!groups.is_empty()).then_some(groups.len());
+    io.optional("optimizer.groups", &mut count)?;
+    for number in 0..count.unwrap_or(0) {
+        // A claimed count asks for no memory: a group is made when its first field is there.
+        let mut group = groups.get(number).cloned().unwrap_or_default();
+        let ParameterGroup { patterns, lr_scale, weight_decay } = &mut group;
+        let key = |field: &str| format!("optimizer.group.{number}.{field}");
+        io.field(&key("lr_scale"), lr_scale)?;
+        io.optional(&key("weight_decay"), weight_decay)?;
+        lines(io, &key("patterns"), patterns)?;
+        match groups.get_mut(number) {
+            Some(known) => *known = group,
+            None => groups.push(group),
+        }
+    }
+    Ok(())
+}
+
+/// Names, one a line of a text; without a name there is no field.
+fn lines(io: &mut impl Fields, key: &str, names: &mut Vec<String>) -> Result<(), Fault> {
+    let mut text = (!names.is_empty()).then(|| names.join("\n"));
+    io.optional(key, &mut text)?;
+    *names = text.iter().flat_map(|text| text.split('\n')).map(str::to_owned).collect();
+    Ok(())
 }
 
 fn schedule_fields(io: &mut impl Fields, schedule: &mut Schedule) -> Result<(), Fault> {
@@ -384,11 +452,13 @@ fn cursor_fields(io: &mut impl Fields, cursor: &mut DataCursor) -> Result<(), Fa
     let blank = |kind: &str| match kind {
         "contract" => Some(DataCursor::Contract { cursor: 0 }),
         "shuffled" => Some(DataCursor::Shuffled { seed: 0, windows: 0 }),
+        "packed" => Some(DataCursor::packed(0)),
         _ => None,
     };
     let kind = match cursor {
         DataCursor::Contract { .. } => "contract",
         DataCursor::Shuffled { .. } => "shuffled",
+        DataCursor::Packed { .. } => "packed",
     };
     kind_field(io, "data.kind", "order of data", kind, cursor, blank)?;
     match cursor {
@@ -396,6 +466,14 @@ fn cursor_fields(io: &mut impl Fields, cursor: &mut DataCursor) -> Result<(), Fa
         DataCursor::Shuffled { seed, windows } => {
             io.field("data.seed", seed)?;
             io.field("data.windows", windows)
+        }
+        DataCursor::Packed { seed, epoch, document, token, gathering, taken } => {
+            io.field("data.seed", seed)?;
+            io.field("data.epoch", epoch)?;
+            io.field("data.document", document)?;
+            io.field("data.token", token)?;
+            io.field("data.gathering", gathering)?;
+            io.field("data.taken", taken)
         }
     }
 }

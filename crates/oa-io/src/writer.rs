@@ -27,11 +27,9 @@ pub(crate) fn write(out: &mut (impl Write + Seek), checkpoint: &Checkpoint) -> R
     sections.push(file.section(Kind::Manifest, |file| file.bytes(&manifest))?);
     sections.push(file.section(Kind::Weights, |file| tensors(file, checkpoint.tensors.iter()))?);
     if let Some(moments) = moments {
-        sections.push(
-            file.section(Kind::Optimizer, |file| {
-                tensors(file, moments.m.iter().chain(&moments.v))
-            })?,
-        );
+        sections.push(file.section(Kind::Optimizer, |file| {
+            tensors(file, moments.slots.iter().flat_map(|slot| &slot.tensors))
+        })?);
     }
     if let Some(tables) = tables {
         sections.push(file.section(Kind::Tokenizer, |file| file.bytes(&tables))?);

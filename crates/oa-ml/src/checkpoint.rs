@@ -7,8 +7,8 @@
 use crate::data::DataCursor;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::model::config::ModelConfig;
-use crate::optim::adamw::AdamWConfig;
 use crate::optim::schedule::Schedule;
+use crate::optim::{OptimizerConfig, ParameterGroup};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,7 +46,9 @@ pub struct TrainingState {
     /// Settings of the run.
     pub config: TrainingConfig,
     /// Optimizer settings and moments.
-    pub optimizer: AdamWState,
+    pub optimizer: OptimizerState,
+    /// Names of the frozen parameters, in declaration order.
+    pub frozen: Vec<String>,
     /// Learning-rate schedule.
     pub schedule: Schedule,
     /// Seed of every random stream of the run.
@@ -70,17 +72,34 @@ pub struct TrainingConfig {
     pub accumulation: u32,
 }
 
-/// Settings and moments of AdamW.
+/// Settings and moments of an optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AdamWState {
-    /// Settings.
-    pub config: AdamWConfig,
-    /// Updates done: the exponent of the bias corrections.
+pub struct OptimizerState {
+    /// Which optimizer, and its settings.
+    pub config: OptimizerConfig,
+    /// Parameters with a rate or decay of their own.
+    pub groups: Vec<ParameterGroup>,
+    /// Updates done: the exponent of bias corrections.
     pub updates: u64,
-    /// First moments by parameter name, in declaration order.
-    pub m: Vec<NamedTensor>,
-    /// Second moments by parameter name, in declaration order.
-    pub v: Vec<NamedTensor>,
+    /// Moments, in the order of [`OptimizerConfig::slots`].
+    pub slots: Vec<MomentSlot>,
+}
+
+impl OptimizerState {
+    /// The moments of that name, by parameter.
+    pub fn slot(&self, name: &str) -> Option<&[NamedTensor]> {
+        let slot = self.slots.iter().find(|slot| slot.name == name)?;
+        Some(&slot.tensors)
+    }
+}
+
+/// One value that an optimizer keeps for each element.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MomentSlot {
+    /// Its name, such as `m`.
+    pub name: String,
+    /// Its tensors by parameter name, in declaration order.
+    pub tensors: Vec<NamedTensor>,
 }
 
 /// Counters of the counter-based random streams (Philox; a value is a pure function of seed,

@@ -170,12 +170,6 @@ pub enum Error {
         /// What is wrong with it.
         fault: ConfigFault,
     },
-    /// Packed documents for a family that would mix them.
-    #[error("{architecture} cannot keep the documents of a row apart; give each a row of its own")]
-    PackedDocuments {
-        /// Architecture of the model.
-        architecture: &'static str,
-    },
     /// A text without a token.
     #[error("the corpus is empty: there is nothing to train on")]
     EmptyCorpus,
@@ -287,7 +281,7 @@ pub enum Error {
     },
     /// A backward pass that reached nothing.
     #[error(
-        "backward at {site}: the loss depends on none of the {parameters} parameters of this engine; compute it from a model's forward pass after the last update"
+        "backward at {site}: the loss depends on none of the {parameters} parameters that train on this engine; compute it from a model's forward pass after the last update"
     )]
     NoGradient {
         /// The caller's line.
@@ -326,14 +320,80 @@ pub enum Error {
         step: u64,
     },
     /// An optimizer setting outside its range.
-    #[error("AdamW: {name} is {value}, it must be {allowed}")]
+    #[error("{optimizer}: {name} is {value}, it must be {allowed}")]
     Optimizer {
+        /// What it is a setting of.
+        optimizer: &'static str,
         /// The setting.
         name: &'static str,
         /// What was given.
         value: f64,
         /// What it may be.
         allowed: &'static str,
+    },
+    /// A count below its range.
+    #[error("{name} is {value}, it must be at least {least}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// Least value.
+        least: u64,
+    },
+    /// An optimizer that there is not.
+    #[error("there is no optimizer `{name}`; the optimizers are adamw, sgd and muon")]
+    UnknownOptimizer {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// The state of an optimizer of another kind.
+    #[error("the state is that of {found}, the optimizer is {expected}")]
+    OtherOptimizer {
+        /// Optimizer of the state.
+        found: &'static str,
+        /// Optimizer that was to take it over.
+        expected: &'static str,
+    },
+    /// A state of an optimizer without one of its moments.
+    #[error("the state of {optimizer} has no moments `{slot}`")]
+    MissingMoments {
+        /// The optimizer.
+        optimizer: &'static str,
+        /// Name of the moments.
+        slot: &'static str,
+    },
+    /// A pattern that means no parameter.
+    #[error("pattern `{pattern}` matches none of the {parameters} parameters")]
+    Pattern {
+        /// The pattern.
+        pattern: Box<str>,
+        /// Parameters of the model.
+        parameters: usize,
+    },
+    /// A group without a pattern.
+    #[error("parameter group {group} has no pattern, so it groups nothing")]
+    EmptyGroup {
+        /// Number of the group, from 0.
+        group: usize,
+    },
+    /// A parameter of two groups.
+    #[error(
+        "parameter `{name}` is in the parameter groups {first} and {second}; a parameter has one rate and one decay"
+    )]
+    TwoGroups {
+        /// Dotted name.
+        name: Box<str>,
+        /// Number of the one group, from 0.
+        first: usize,
+        /// Number of the other.
+        second: usize,
+    },
+    /// Nothing is left to train.
+    #[error("all {parameters} parameters are frozen: nothing is left to train")]
+    AllFrozen {
+        /// Parameters of the model.
+        parameters: usize,
     },
     /// Parameters of one engine in a session of another.
     #[error("at {site}: the optimizer's parameters live on another engine than the session")]
@@ -356,6 +416,16 @@ pub enum Error {
         /// Longest sequence of the model.
         context: usize,
     },
+    /// Packed documents in a model that cannot tell them apart.
+    #[error(
+        "at {site}: {architecture} does not drop its state where a document starts; give it one document a row, or no starts"
+    )]
+    NoResets {
+        /// The caller's line.
+        site: &'static Location<'static>,
+        /// Name of the architecture.
+        architecture: &'static str,
+    },
     /// Sampling settings outside their range.
     #[error("sampling: {name} is {value}, it must be {allowed}")]
     Sampling {
@@ -366,6 +436,20 @@ pub enum Error {
         /// What it may be.
         allowed: &'static str,
     },
+    /// A stop sequence without anything in it.
+    #[error("stop sequence {index} is empty: it would end every text before it begins")]
+    EmptyStop {
+        /// Which one, counted from 0.
+        index: usize,
+    },
+    /// Not one prompt per row.
+    #[error("a generator of {rows} rows was given {prompts} prompts; it needs one for each row")]
+    Rows {
+        /// Rows of the generator.
+        rows: usize,
+        /// Prompts given.
+        prompts: usize,
+    },
     /// Prompts of one batch differ in length.
     #[error("prompts of one batch have one length: got {first} and {other} tokens")]
     UnevenPrompts {
@@ -374,6 +458,9 @@ pub enum Error {
         /// Tokens of a prompt that differs.
         other: usize,
     },
+    /// A text could not be read. Boxed, so that results stay small.
+    #[error(transparent)]
+    Data(Box<crate::data::DataFault>),
     /// Recording or executing failed. Boxed, so that results stay small.
     #[error(transparent)]
     Graph(Box<oa_graph::Error>),

@@ -4,6 +4,7 @@ use crate::data::Batch;
 use crate::error::Result;
 use crate::loss;
 use crate::model::Model;
+use crate::nn::Pass;
 
 /// What an evaluation measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,11 +37,28 @@ impl Evaluation {
 /// As [`Model::forward`].
 #[track_caller]
 pub fn evaluate(model: &Model, batches: impl IntoIterator<Item = Batch>) -> Result<Evaluation> {
+    evaluate_read(model, batches.into_iter().map(Ok))
+}
+
+/// As [`evaluate`], over batches that are read from files.
+///
+/// # Errors
+///
+/// As [`evaluate`], and when a batch could not be read.
+#[track_caller]
+pub fn evaluate_read(
+    model: &Model,
+    batches: impl IntoIterator<Item = Result<Batch>>,
+) -> Result<Evaluation> {
     let (mut nats, mut correct, mut predictions) = (0.0f64, 0.0f64, 0u64);
     for batch in batches {
+        let batch = batch?;
         let count = batch.predictions() as u64;
         let targets = batch.targets_on(model.engine())?;
-        let logits = model.forward(&batch.tokens_on(model.engine())?)?;
+        let starts = batch.starts_on(model.engine())?;
+        let starts = starts.as_ref().filter(|_| model.config().resets_at_starts());
+        let tokens = batch.tokens_on(model.engine())?;
+        let logits = model.head(&model.hidden(&tokens, &Pass { starts, ..Pass::default() })?)?;
         let loss = loss::cross_entropy(&logits, &targets)?;
         let right = logits.correct_rows(&targets)?.sum()?;
         drop(logits);

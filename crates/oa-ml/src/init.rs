@@ -47,6 +47,13 @@ impl Init {
         Init::Uniform { bound: 1.0 / (inputs as f64).sqrt() }
     }
 
+    /// Kaiming's uniform rule for `inputs` values that pass a leaky ReLU of this negative slope:
+    /// within `sqrt(6 / ((1 + slope^2) inputs))`, which keeps the variance from layer to layer. 0 is
+    /// a plain ReLU; the root of 5, the default of PyTorch's layers, is [`Init::fan_in`].
+    pub fn kaiming_uniform(inputs: usize, slope: f64) -> Init {
+        Init::Uniform { bound: (6.0 / ((1.0 + slope * slope) * inputs as f64)).sqrt() }
+    }
+
     /// `count` initial values of the parameter that was declared as number `index`.
     pub fn values(&self, seed: u64, index: u32, count: usize) -> Vec<f32> {
         let stream = Stream { seed, stream: index, step: INIT_STEP };
@@ -82,6 +89,16 @@ mod tests {
         assert_eq!(init.values(1, 0, 9), init.values(1, 0, 100)[..9]);
         assert_ne!(init.values(1, 0, 9), init.values(2, 0, 9));
         assert_ne!(init.values(1, 0, 9), init.values(1, 1, 9));
+    }
+
+    #[test]
+    fn the_slope_of_the_default_layers_is_the_root_of_five() {
+        let (Init::Uniform { bound: kaiming }, Init::Uniform { bound: default }) =
+            (Init::kaiming_uniform(27, 5.0f64.sqrt()), Init::fan_in(27))
+        else {
+            panic!("both are uniform");
+        };
+        assert!((kaiming - default).abs() < 1e-15, "{kaiming} is not {default}");
     }
 
     #[test]

@@ -19,8 +19,9 @@ impl GradientTape {
         GradientTape {}
     }
 
-    /// Records the gradients of a scalar loss with respect to every parameter of its engine, into
-    /// the gradient arenas: the first pass after zeroing overwrites, later ones add.
+    /// Records the gradients of a scalar loss with respect to every parameter of its engine that is
+    /// not frozen, into the gradient arenas: the first pass after zeroing overwrites, later ones add.
+    /// For frozen parameters nothing is computed.
     ///
     /// # Errors
     ///
@@ -33,17 +34,21 @@ impl GradientTape {
             return Err(Error::NotAScalar { site, spec });
         }
         let models = loss.graph().extension::<Registry>().live();
-        let states: Vec<&State> = models.iter().flat_map(Parameters::states).collect();
-        let mut gradients = oa_graph::grad::backward(loss, &states)?;
+        let frozen: Vec<Vec<bool>> = models.iter().map(Parameters::freezing_flags).collect();
+        let flags = frozen.iter().flatten();
+        let states = models.iter().flat_map(Parameters::states).zip(flags);
+        let states: Vec<&State> = states.filter(|(_, frozen)| !**frozen).map(|(s, _)| s).collect();
+        let gradients = oa_graph::grad::backward(loss, &states)?;
         if gradients.iter().all(Option::is_none) {
             return Err(Error::NoGradient { site, parameters: states.len() });
         }
-        for model in &models {
-            let rest = gradients.split_off(model.states().len());
-            if gradients.iter().any(Option::is_some) {
-                model.gradients()?.deposit(model, &gradients)?;
+        let mut gradients = gradients.into_iter();
+        for (model, frozen) in models.iter().zip(&frozen) {
+            let next = |&frozen: &bool| if frozen { None } else { gradients.next().flatten() };
+            let own: Vec<Option<Tensor>> = frozen.iter().map(next).collect();
+            if own.iter().any(Option::is_some) {
+                model.gradients()?.deposit(model, &own)?;
             }
-            gradients = rest;
         }
         Ok(())
     }

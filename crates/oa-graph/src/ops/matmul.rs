@@ -217,7 +217,7 @@ fn record(a: &Tensor, b: &Tensor, ta: bool, tb: bool, flat: bool) -> Result<Tens
 }
 
 /// Terms of a sum that one dispatch can add: the cpu kernel needs a loop turn for two.
-fn longest_sum(value: &Tensor) -> usize {
+pub(super) fn longest_sum(value: &Tensor) -> usize {
     2 * (turns::most(value) as usize).saturating_sub(2048).max(4)
 }
 

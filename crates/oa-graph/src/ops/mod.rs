@@ -8,6 +8,7 @@ pub mod activation;
 pub mod attention;
 pub mod attention_gradient;
 pub mod gru;
+pub mod image;
 pub mod index;
 mod launch;
 pub mod layout;
@@ -16,6 +17,7 @@ pub mod mamba3;
 pub mod matmul;
 pub mod moe;
 pub mod norm;
+pub mod optim;
 pub mod pointwise;
 pub mod recurrent;
 pub mod reduce;
@@ -145,8 +147,10 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
         recurrent::OPS,
         moe::OPS,
         gru::OPS,
+        image::OPS,
         mamba3::OPS,
         update::OPS,
+        optim::OPS,
         sampling::OPS,
     ];
     families.into_iter().flat_map(|family| family.iter().copied())

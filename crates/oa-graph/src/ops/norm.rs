@@ -260,12 +260,13 @@ fn layer_norm_rule(g: &GradCall) -> Result<Vec<Option<Tensor>>> {
             let inputs = [dy, x, gain, mean, r];
             dx = Some(Tensor::record1(&LAYER_NORM_BACKWARD, Attrs::NONE, &inputs)?);
         }
-        if g.wanted[1] {
+        // One kernel sums both, so the bias's gradient has the same bits when the gain is frozen.
+        if g.wanted[1] || g.wanted[2] {
             let inputs = [dy, x, mean, r];
             let parts = Tensor::record(&LAYER_NORM_BACKWARD_AFFINE, chunk(), &inputs)?;
-            (dgain, dbias) = (Some(sum_parts(&parts[0])?), Some(sum_parts(&parts[1])?));
-        } else if g.wanted[2] {
-            dbias = Some(dy.sum_rows()?);
+            let sum = |index: usize| sum_parts(&parts[index]);
+            dgain = g.wanted[1].then(|| sum(0)).transpose()?;
+            dbias = g.wanted[2].then(|| sum(1)).transpose()?;
         }
     }
     let repeat = (x.shape().last(), 1);

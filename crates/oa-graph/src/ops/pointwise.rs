@@ -62,6 +62,28 @@ pub static MUL: OpDef = OpDef {
     in_place: Some(0),
 };
 
+/// `alpha a + beta b`. Float attributes: alpha, beta.
+pub static BLEND: OpDef = OpDef {
+    name: "blend",
+    doc: "Weighted sum of two values of one shape: `alpha a + beta b`.",
+    infer: same2,
+    lower: Lower::Kernel { family: |_| "blend", launch: each_scalars },
+    backward: Backward::Rule(|g| {
+        let [alpha, beta, ..] = g.attrs.float;
+        Ok(vec![
+            g.wanted[0].then(|| g.dout().scale(alpha)).transpose()?,
+            g.wanted[1].then(|| g.dout().scale(beta)).transpose()?,
+        ])
+    }),
+    reference: |x, attrs| {
+        let [alpha, beta, ..] = attrs.float.map(f64::from);
+        vec![zip(&x[0], &x[1], |a, b| alpha * a + beta * b)]
+    },
+    samples: blend_samples,
+    mutates: &[],
+    in_place: Some(0),
+};
+
 /// `a + b`, where the shape of b is a suffix of that of a.
 pub static ADD_BROADCAST: OpDef = OpDef {
     name: "add_broadcast",
@@ -148,14 +170,14 @@ pub static EXPAND: OpDef = OpDef {
 
 /// Every op of this file.
 pub static OPS: &[&OpDef] =
-    &[&ADD, &SUB, &MUL, &ADD_BROADCAST, &MUL_BROADCAST, &SCALE, &AFFINE, &EXPAND];
+    &[&ADD, &SUB, &MUL, &BLEND, &ADD_BROADCAST, &MUL_BROADCAST, &SCALE, &AFFINE, &EXPAND];
 
 /// The launch of an op whose only scalar is the number of elements.
 pub(super) fn each(call: &OpCall, variant: &Variant) -> Launch {
     launch::elements(call.inputs[0].shape.elems(), &[], variant)
 }
 
-/// The launch of a unary op: the number of elements and two scalars.
+/// The launch of an op with two scalars: the number of elements, then these.
 pub(super) fn each_scalars(call: &OpCall, variant: &Variant) -> Launch {
     let scalars = [0, 1].map(|slot| call.attrs.float[slot].to_bits());
     launch::elements(call.inputs[0].shape.elems(), &scalars, variant)
@@ -274,6 +296,16 @@ impl Tensor {
         Tensor::record1(&MUL, Attrs::NONE, &[self, b])
     }
 
+    /// `alpha self + beta b`, for values of one shape.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::add`].
+    #[track_caller]
+    pub fn blend(&self, alpha: f32, b: &Tensor, beta: f32) -> Result<Tensor> {
+        Tensor::record1(&BLEND, Attrs::floats(&[alpha, beta]), &[self, b])
+    }
+
     /// `self + b`, where the shape of `b` is a suffix of this one: a bias, a position table.
     ///
     /// # Errors
@@ -355,6 +387,15 @@ pub(super) fn pairs() -> Vec<Sample> {
     let mut samples: Vec<Sample> = ragged().map(pair).into();
     samples.push(Sample::later(move || pair(elements_past_f32())));
     samples
+}
+
+fn blend_samples() -> Vec<Sample> {
+    let weighted = |mut sample: Sample| {
+        sample.attrs = Attrs::floats(&[-1.75, 0.5]);
+        sample
+    };
+    // Changing a large one would make it.
+    pairs().into_iter().filter(|sample| !sample.large).map(weighted).collect()
 }
 
 fn suffix_pairs() -> Vec<Sample> {

@@ -3,7 +3,9 @@
 use crate::error::Broken;
 use crate::reader::Reader;
 use crate::writer;
-use oa_ml::checkpoint::{AdamWState, RngCounters, TrainingConfig, TrainingMetrics, TrainingState};
+use oa_ml::checkpoint::{
+    MomentSlot, OptimizerState, RngCounters, TrainingConfig, TrainingMetrics, TrainingState,
+};
 use oa_ml::data::DataCursor;
 use oa_ml::data::tokenizer::{
     Alphabet, BpeParts, BpeTable, BpeTrainer, Normalizer, PreTokenizer, TokenizerConfig,
@@ -13,7 +15,10 @@ use oa_ml::model::config::{
     TransformerConfig,
 };
 use oa_ml::optim::adamw::AdamWConfig;
+use oa_ml::optim::muon::MuonConfig;
 use oa_ml::optim::schedule::{DecayShape, Schedule};
+use oa_ml::optim::sgd::SgdConfig;
+use oa_ml::optim::{OptimizerConfig, ParameterGroup};
 use oa_ml::{Checkpoint, NamedTensor};
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -37,6 +42,15 @@ fn tensors(shapes: &[(&str, &[usize])], salt: u32) -> Vec<NamedTensor> {
     shapes.iter().enumerate().map(tensor).collect()
 }
 
+/// Moments of tensors, each with a salt of its own.
+fn moments(shapes: &[(&str, &[usize])], slots: &[(&str, u32)]) -> Vec<MomentSlot> {
+    let slot = |&(name, salt): &(&str, u32)| MomentSlot {
+        name: name.into(),
+        tensors: tensors(shapes, salt),
+    };
+    slots.iter().map(slot).collect()
+}
+
 const RNN: &[(&str, &[usize])] = &[
     ("embedding", &[5, 4]),
     ("rnn.l0.w_ih", &[6, 4]),
@@ -53,7 +67,13 @@ pub(super) fn rnn() -> Checkpoint {
     let training = TrainingState {
         step: 17,
         config: TrainingConfig { total_steps: 300, max_norm: 1.0, accumulation: 2 },
-        optimizer: AdamWState { config, updates: 17, m: tensors(RNN, 1), v: tensors(RNN, 2) },
+        optimizer: OptimizerState {
+            config: OptimizerConfig::AdamW(config),
+            groups: Vec::new(),
+            updates: 17,
+            slots: moments(RNN, &[("m", 1), ("v", 2)]),
+        },
+        frozen: Vec::new(),
         schedule: Schedule::Constant { warmup: 3 },
         seed: 20_260_714,
         rng: RngCounters { dropout_step: 17, sample_step: 4 },
@@ -73,6 +93,34 @@ pub(super) fn rnn() -> Checkpoint {
         training: Some(training),
         metadata: [("corpus".into(), "a small one".into()), ("note".into(), "ü".into())].into(),
     }
+}
+
+/// The same run with gradient descent, groups and frozen parameters.
+pub(super) fn sgd() -> Checkpoint {
+    let mut checkpoint = rnn();
+    let training = checkpoint.training.as_mut().unwrap();
+    let config = SgdConfig { momentum: 0.75, nesterov: true, ..SgdConfig::default() };
+    let decayed = ParameterGroup {
+        weight_decay: Some(0.25),
+        ..ParameterGroup::scaled(&["rnn", "head.*"], 0.1)
+    };
+    training.optimizer = OptimizerState {
+        config: OptimizerConfig::Sgd(config),
+        groups: vec![ParameterGroup::scaled(&["embedding"], 3.0), decayed],
+        updates: 9,
+        slots: moments(RNN, &[("m", 8)]),
+    };
+    training.frozen = vec!["head.b".into(), "head.w".into()];
+    checkpoint
+}
+
+/// The same run with orthogonalised momentum.
+pub(super) fn muon() -> Checkpoint {
+    let mut checkpoint = rnn();
+    let training = checkpoint.training.as_mut().unwrap();
+    let config = MuonConfig { adamw_lr: 0.125, ..MuonConfig::default() };
+    training.optimizer.config = OptimizerConfig::Muon(config);
+    checkpoint
 }
 
 /// A gated recurrent network without a run.
@@ -121,7 +169,7 @@ pub(super) fn transformer() -> Checkpoint {
         shape: DecayShape::Sqrt,
     };
     training.data = DataCursor::Shuffled { seed: 9, windows: 2400 };
-    (training.optimizer.m, training.optimizer.v) = (tensors(shapes, 4), tensors(shapes, 5));
+    training.optimizer.slots = moments(shapes, &[("m", 4), ("v", 5)]);
     checkpoint
 }
 
@@ -185,7 +233,8 @@ pub(super) fn load(bytes: &[u8]) -> Result<Checkpoint, String> {
 /// All floats of a checkpoint as bits, so that NaNs compare.
 pub(super) fn bits(checkpoint: &Checkpoint) -> Vec<u32> {
     let optimizer = checkpoint.training.as_ref().map(|training| &training.optimizer);
-    let moments = optimizer.into_iter().flat_map(|state| state.m.iter().chain(&state.v));
+    let slots = optimizer.into_iter().flat_map(|state| &state.slots);
+    let moments = slots.flat_map(|slot| &slot.tensors);
     let tensors = checkpoint.tensors.iter().chain(moments);
     tensors.flat_map(|tensor| tensor.data.iter().map(|element| element.to_bits())).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::fixture::{self, Folder, bits, file_of, load};
 use crate::{CheckpointFolder, Error, FieldValue, inspect, load_expecting, save, verify};
+use oa_ml::data::DataCursor;
 use oa_ml::data::tokenizer::{Alphabet, TokenizerConfig};
 use oa_ml::{Checkpoint, CheckpointSink};
 
@@ -20,6 +21,12 @@ fn every_field_survives() {
     check(&fixture::transformer());
     check(&fixture::bare());
     check(&fixture::gru());
+    let mut packed = fixture::rnn();
+    packed.training.as_mut().unwrap().data =
+        DataCursor::Packed { seed: 1, epoch: 2, document: 3, token: 4, gathering: 5, taken: 6 };
+    check(&packed);
+    check(&fixture::sgd());
+    check(&fixture::muon());
     check(&fixture::mamba3());
     check(&fixture::character());
     check(&fixture::bpe());
@@ -95,6 +102,10 @@ fn a_checkpoint_that_breaks_a_rule_is_not_stored() {
         "tensor `embedding` takes 20 bytes instead of the 25 of its shape",
     );
     refuse(
+        &|c| drop(c.training.as_mut().unwrap().optimizer.slots.pop()),
+        "`m` is no list of optimizer slots that this release knows",
+    );
+    refuse(
         &|c| c.tokenizer = wide_alphabet(),
         "1048580 bytes of text are more than the 1048576 that the format allows",
     );
@@ -125,4 +136,58 @@ fn a_folder_keeps_the_last_ones_and_finds_the_newest() {
     assert_eq!(run.names(), ["step-00000010.oam", "step-100000000.oam"]);
     let newest = CheckpointFolder::newest(&run.0).unwrap();
     assert_eq!(newest, run.0.join("step-100000000.oam"));
+}
+
+#[test]
+fn a_folder_keeps_the_best_beside_the_last_ones() {
+    let folder = Folder::new();
+    let checkpoints = CheckpointFolder::create(&folder.0, 2).unwrap();
+    assert_eq!(CheckpointFolder::best(&folder.0).unwrap(), None);
+    let save = |step: u64, loss: Option<f32>| {
+        let mut checkpoint = fixture::rnn();
+        let training = checkpoint.training.as_mut().unwrap();
+        (training.step, training.metrics.validation_loss) = (step, loss);
+        checkpoints.save(&checkpoint).unwrap();
+        let best = CheckpointFolder::best(&folder.0).unwrap();
+        best.map(|(path, loss)| (path.file_name().unwrap().to_str().unwrap().to_owned(), loss))
+    };
+    let named = |step: u64, loss: f32| Some((format!("step-{step:08}.oam"), loss));
+    assert_eq!(save(0, None), None);
+    assert_eq!(save(1, Some(f32::NAN)), None);
+    assert_eq!(save(2, Some(2.5)), named(2, 2.5));
+    // The loss of an evaluation that an earlier checkpoint already has makes no second best.
+    assert_eq!(save(3, Some(2.5)), named(2, 2.5));
+    assert_eq!(save(4, Some(f32::NAN)), named(2, 2.5));
+    assert_eq!(save(5, Some(3.0)), named(2, 2.5));
+    let steps = |steps: &[u64]| {
+        let names = steps.iter().map(|step| format!("step-{step:08}.oam"));
+        std::iter::once("best".to_owned()).chain(names).collect::<Vec<String>>()
+    };
+    assert_eq!(folder.names(), steps(&[2, 4, 5]));
+    assert_eq!(save(6, Some(1.0)), named(6, 1.0));
+    assert_eq!(folder.names(), steps(&[5, 6]), "the best of before is one of many now");
+    assert_eq!(save(7, Some(2.0)), named(6, 1.0));
+    assert_eq!(save(8, Some(2.0)), named(6, 1.0));
+    assert_eq!(folder.names(), steps(&[6, 7, 8]));
+    // A run that goes on from step 7 leaves what came after it; the best may be among that.
+    assert_eq!(save(6, Some(1.5)), named(6, 1.5));
+    // A damaged note, or one of a file that is gone, is none.
+    std::fs::write(folder.0.join("best"), b"\xff?").unwrap();
+    assert_eq!(CheckpointFolder::best(&folder.0).unwrap(), None);
+    std::fs::write(folder.0.join("best"), "step-00000099.oam 0.5\n").unwrap();
+    assert_eq!(save(9, Some(4.0)), named(9, 4.0));
+}
+
+#[test]
+fn nothing_is_forgotten_when_a_save_fails() {
+    let folder = Folder::new();
+    let checkpoints = CheckpointFolder::create(&folder.0, 1).unwrap();
+    let mut checkpoint = fixture::rnn();
+    checkpoint.training.as_mut().unwrap().metrics.validation_loss = Some(2.0);
+    checkpoints.save(&checkpoint).unwrap();
+    let before = folder.names();
+    checkpoint.training.as_mut().unwrap().step += 1;
+    checkpoint.tensors[0].name = "embedding\n".into();
+    checkpoints.save(&checkpoint).unwrap_err();
+    assert_eq!(folder.names(), before);
 }

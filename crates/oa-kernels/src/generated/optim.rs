@@ -10,7 +10,7 @@ pub(super) const ADAMW_CPU: Variant = Variant {
     name: "optim/adamw_cpu",
     class: Class::Cpu,
     spirv: include_bytes!("../../spv/optim/adamw_cpu.spv"),
-    spv_hash: "83385802e0a109dd",
+    spv_hash: "db5da50d82bde256",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [8, 1, 1],
@@ -27,13 +27,149 @@ pub(super) const ADAMW: Variant = Variant {
     name: "optim/adamw",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/optim/adamw.spv"),
-    spv_hash: "3615937d8501c17e",
+    spv_hash: "95ea283e6f9b1a14",
     needs: Caps::NONE,
     shared_bytes: 512,
     local_size: [128, 1, 1],
     buffers: 8,
     writes: 0b10001101,
     push_bytes: 16,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `sgd_cpu` of `optim/sgd.slang`.
+pub(super) const SGD_CPU: Variant = Variant {
+    family: "sgd",
+    name: "optim/sgd_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/optim/sgd_cpu.spv"),
+    spv_hash: "401d7363db24afce",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 7,
+    writes: 0b1000101,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [16384, 1, 1],
+};
+
+/// Entry `sgd_portable` of `optim/sgd.slang`.
+pub(super) const SGD: Variant = Variant {
+    family: "sgd",
+    name: "optim/sgd",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/optim/sgd.spv"),
+    spv_hash: "da9e6fe447943938",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 7,
+    writes: 0b1000101,
+    push_bytes: 24,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `muon_momentum_cpu` of `optim/muon_momentum.slang`.
+pub(super) const MUON_MOMENTUM_CPU: Variant = Variant {
+    family: "muon_momentum",
+    name: "optim/muon_momentum_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/optim/muon_momentum_cpu.spv"),
+    spv_hash: "4548ed94f2db68cd",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 6,
+    writes: 0b100001,
+    push_bytes: 16,
+    spec_ids: &[],
+    tile: [16384, 1, 1],
+};
+
+/// Entry `muon_momentum_portable` of `optim/muon_momentum.slang`.
+pub(super) const MUON_MOMENTUM: Variant = Variant {
+    family: "muon_momentum",
+    name: "optim/muon_momentum",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/optim/muon_momentum.spv"),
+    spv_hash: "29923504997e8800",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 6,
+    writes: 0b100001,
+    push_bytes: 16,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `muon_unit_cpu` of `optim/muon_unit.slang`.
+pub(super) const MUON_UNIT_CPU: Variant = Variant {
+    family: "muon_unit",
+    name: "optim/muon_unit_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/optim/muon_unit_cpu.spv"),
+    spv_hash: "615b9b54036ded21",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 16,
+    spec_ids: &[],
+    tile: [8192, 1, 1],
+};
+
+/// Entry `muon_unit_portable` of `optim/muon_unit.slang`.
+pub(super) const MUON_UNIT: Variant = Variant {
+    family: "muon_unit",
+    name: "optim/muon_unit",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/optim/muon_unit.spv"),
+    spv_hash: "fb8ea17cb4d5359a",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 16,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
+/// Entry `muon_apply_cpu` of `optim/muon_apply.slang`.
+pub(super) const MUON_APPLY_CPU: Variant = Variant {
+    family: "muon_apply",
+    name: "optim/muon_apply_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/optim/muon_apply_cpu.spv"),
+    spv_hash: "c447f63e255a8d7b",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 4,
+    writes: 0b1,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [16384, 1, 1],
+};
+
+/// Entry `muon_apply_portable` of `optim/muon_apply.slang`.
+pub(super) const MUON_APPLY: Variant = Variant {
+    family: "muon_apply",
+    name: "optim/muon_apply",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/optim/muon_apply.spv"),
+    spv_hash: "0c1bd052b7a24a5b",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 4,
+    writes: 0b1,
+    push_bytes: 28,
     spec_ids: &[],
     tile: [1024, 1, 1],
 };

@@ -344,6 +344,40 @@ pub(super) const SUB: Variant = Variant {
     tile: [1024, 1, 1],
 };
 
+/// Entry `blend_cpu` of `pointwise/blend.slang`.
+pub(super) const BLEND_CPU: Variant = Variant {
+    family: "blend",
+    name: "pointwise/blend_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/pointwise/blend_cpu.spv"),
+    spv_hash: "0128c9545354a0f2",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [4096, 1, 1],
+};
+
+/// Entry `blend_portable` of `pointwise/blend.slang`.
+pub(super) const BLEND: Variant = Variant {
+    family: "blend",
+    name: "pointwise/blend",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/pointwise/blend.spv"),
+    spv_hash: "31eeca5baa057fbb",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 20,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
 /// Entry `mul_cpu` of `pointwise/binary.slang`.
 pub(super) const MUL_CPU: Variant = Variant {
     family: "mul",
@@ -640,40 +674,6 @@ pub(super) const ADD_BROADCAST: Variant = Variant {
     class: Class::Portable,
     spirv: include_bytes!("../../spv/pointwise/add_broadcast.spv"),
     spv_hash: "8fcfbfde21075f74",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [128, 1, 1],
-    buffers: 3,
-    writes: 0b100,
-    push_bytes: 16,
-    spec_ids: &[],
-    tile: [1024, 1, 1],
-};
-
-/// Entry `mul_broadcast_cpu` of `pointwise/broadcast.slang`.
-pub(super) const MUL_BROADCAST_CPU: Variant = Variant {
-    family: "mul_broadcast",
-    name: "pointwise/mul_broadcast_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/pointwise/mul_broadcast_cpu.spv"),
-    spv_hash: "86f732fd7fce4daa",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 3,
-    writes: 0b100,
-    push_bytes: 16,
-    spec_ids: &[],
-    tile: [4096, 1, 1],
-};
-
-/// Entry `mul_broadcast_portable` of `pointwise/broadcast.slang`.
-pub(super) const MUL_BROADCAST: Variant = Variant {
-    family: "mul_broadcast",
-    name: "pointwise/mul_broadcast",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/pointwise/mul_broadcast.spv"),
-    spv_hash: "53b0af0d39d881c5",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [128, 1, 1],

@@ -4,6 +4,40 @@ use oa_vk::Caps;
 
 use crate::variant::{Class, Variant};
 
+/// Entry `mul_broadcast_cpu` of `pointwise/broadcast.slang`.
+pub(super) const MUL_BROADCAST_CPU: Variant = Variant {
+    family: "mul_broadcast",
+    name: "pointwise/mul_broadcast_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/pointwise/mul_broadcast_cpu.spv"),
+    spv_hash: "86f732fd7fce4daa",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 16,
+    spec_ids: &[],
+    tile: [4096, 1, 1],
+};
+
+/// Entry `mul_broadcast_portable` of `pointwise/broadcast.slang`.
+pub(super) const MUL_BROADCAST: Variant = Variant {
+    family: "mul_broadcast",
+    name: "pointwise/mul_broadcast",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/pointwise/mul_broadcast.spv"),
+    spv_hash: "53b0af0d39d881c5",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 3,
+    writes: 0b100,
+    push_bytes: 16,
+    spec_ids: &[],
+    tile: [1024, 1, 1],
+};
+
 /// Entry `expand_cpu` of `pointwise/expand.slang`.
 pub(super) const EXPAND_CPU: Variant = Variant {
     family: "expand",

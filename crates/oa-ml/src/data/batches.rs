@@ -4,6 +4,7 @@
 //! before.
 
 use super::dataset::TokenView;
+use crate::error::Result;
 use crate::philox::Stream;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,22 @@ pub enum DataCursor {
         /// Windows drawn so far.
         windows: u64,
     },
+    /// Packed documents, each once an epoch. Epoch, document and token say where the rows that were
+    /// gathered last begin; of those some have been taken.
+    Packed {
+        /// Seed of the order.
+        seed: u64,
+        /// Epoch, from 0.
+        epoch: u64,
+        /// Documents of the epoch before this one, in its order.
+        document: u64,
+        /// Tokens of the document before this one.
+        token: u64,
+        /// Number of the gathering, from 0.
+        gathering: u64,
+        /// Rows taken of it.
+        taken: u64,
+    },
 }
 
 impl DataCursor {
@@ -40,11 +57,18 @@ impl DataCursor {
         DataCursor::Shuffled { seed, windows: 0 }
     }
 
-    /// Tokens that a corpus needs beyond one sequence.
-    pub(super) fn spare(&self) -> usize {
+    /// The start of the packed order of a seed.
+    pub fn packed(seed: u64) -> DataCursor {
+        DataCursor::Packed { seed, epoch: 0, document: 0, token: 0, gathering: 0, taken: 0 }
+    }
+
+    /// Tokens that a corpus needs beyond one sequence; `None` when the cursor does not belong to an
+    /// order of windows.
+    pub(super) fn spare(&self) -> Option<usize> {
         match self {
-            DataCursor::Contract { .. } => 2,
-            DataCursor::Shuffled { .. } => 1,
+            DataCursor::Contract { .. } => Some(2),
+            DataCursor::Shuffled { .. } => Some(1),
+            DataCursor::Packed { .. } => None,
         }
     }
 
@@ -58,6 +82,7 @@ impl DataCursor {
                 let stream = Stream { seed, stream: SHUFFLE_STREAM, step: 0 };
                 stream.below(windows + row, tokens - sequence)
             }
+            DataCursor::Packed { .. } => unreachable!("windows are drawn by their own cursors"),
         }
     }
 
@@ -65,6 +90,7 @@ impl DataCursor {
         match self {
             DataCursor::Contract { cursor } => *cursor += rows,
             DataCursor::Shuffled { windows, .. } => *windows += rows,
+            DataCursor::Packed { .. } => unreachable!("windows are drawn by their own cursors"),
         }
     }
 }
@@ -80,19 +106,47 @@ pub struct Batch {
     pub tokens: Vec<u32>,
     /// The token after each token, `[rows, sequence]`; `IGNORE` where nothing is predicted.
     pub targets: Vec<i32>,
+    /// For rows that hold several documents: 1 where a document starts, else 0, `[rows, sequence]`.
+    pub starts: Option<Vec<u32>>,
 }
 
 impl Batch {
     /// A batch of zeros, to be filled.
     pub fn zeroed(rows: usize, sequence: usize) -> Batch {
         let cells = rows * sequence;
-        Batch { rows, sequence, tokens: vec![0; cells], targets: vec![0; cells] }
+        Batch { rows, sequence, tokens: vec![0; cells], targets: vec![0; cells], starts: None }
+    }
+
+    /// Gives the batch another size; what it held is of no more use.
+    pub(crate) fn resize(&mut self, rows: usize, sequence: usize) {
+        (self.rows, self.sequence) = (rows, sequence);
+        self.tokens.resize(rows * sequence, 0);
+        self.targets.resize(rows * sequence, 0);
     }
 
     /// Number of predictions that count.
     pub fn predictions(&self) -> usize {
         self.targets.iter().filter(|&&target| target != super::dataset::IGNORE).count()
     }
+}
+
+/// An endless order of batches that a run reads one after the other.
+pub trait BatchSource: Send {
+    /// Number of sequences of a batch.
+    fn rows(&self) -> usize;
+
+    /// Tokens of a sequence.
+    fn sequence(&self) -> usize;
+
+    /// Where the order continues after the batches that were read.
+    fn cursor(&self) -> DataCursor;
+
+    /// Reads the next batch into memory that is already there; it takes this order's size.
+    ///
+    /// # Errors
+    ///
+    /// When the text behind it cannot be read. The order has not moved then.
+    fn read(&mut self, batch: &mut Batch) -> Result<()>;
 }
 
 /// An endless order of batches.
@@ -157,6 +211,27 @@ impl Batches {
             }
         }
         self.cursor.advance(self.rows as u64);
+    }
+}
+
+impl BatchSource for Batches {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn sequence(&self) -> usize {
+        self.sequence
+    }
+
+    fn cursor(&self) -> DataCursor {
+        self.cursor
+    }
+
+    fn read(&mut self, batch: &mut Batch) -> Result<()> {
+        batch.resize(self.rows, self.sequence);
+        batch.starts = None;
+        self.fill(batch);
+        Ok(())
     }
 }
 

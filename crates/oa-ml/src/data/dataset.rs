@@ -4,6 +4,7 @@
 //! of the validation text is ever trained on.
 
 use super::batches::{Batch, Batches, DataCursor};
+use super::fault::DataFault;
 use super::tokenizer::Tokenizer;
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -95,7 +96,8 @@ impl TokenView {
     /// window fits.
     #[track_caller]
     pub fn batches(&self, rows: usize, sequence: usize, cursor: DataCursor) -> Result<Batches> {
-        self.check(rows, sequence, cursor.spare())?;
+        let Some(spare) = cursor.spare() else { return Err(DataFault::Cursor { cursor }.into()) };
+        self.check(rows, sequence, spare)?;
         Ok(Batches::new(self.clone(), rows, sequence, cursor))
     }
 

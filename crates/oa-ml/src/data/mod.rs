@@ -6,11 +6,25 @@
 pub mod batches;
 pub mod corpus;
 pub mod dataset;
+pub mod documents;
+mod fault;
+mod lines;
+mod packed;
+mod permutation;
+mod prefetch;
+mod split;
+#[cfg(test)]
+mod tests;
 pub mod tokenizer;
 
-pub use batches::{Batch, Batches, DataCursor};
+pub use batches::{Batch, BatchSource, Batches, DataCursor};
 pub use corpus::contract_corpus;
 pub use dataset::{TextDataset, TokenView};
+pub use documents::{DocumentReader, Documents, SourceConfig};
+pub use fault::{DataFault, LineFault};
+pub use packed::{PackedBatches, PackedConfig, PackedText};
+pub use prefetch::Prefetch;
+pub use split::Split;
 pub use tokenizer::{
     Alphabet, BpeTokenizer, BpeTrainer, ByteTokenizer, CharTokenizer, Tokenizer, TokenizerConfig,
 };

@@ -7,6 +7,12 @@
 mod generator;
 mod passes;
 mod sampling;
+mod stop;
+mod stream;
+mod text;
 
-pub use generator::Generator;
+pub use generator::{Generator, Prompt};
 pub use sampling::Sampling;
+pub use stop::Stop;
+pub use stream::Utf8Stream;
+pub use text::{Generated, Piece, TextEnd, TextRequest};

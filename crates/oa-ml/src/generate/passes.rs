@@ -1,13 +1,12 @@
 //! The captured passes of a generation: tokens in, one sampled token per row out.
 
-use super::sampling::Sampling;
 use crate::error::Result;
 use crate::model::Model;
 use crate::nn::{Cache, CachePass, Pass};
-use oa_graph::{Event, ExecutionPlan, InputId, Spec, Tensor};
+use oa_graph::{ExecutionPlan, InputId, Spec, Tensor};
 
 /// What a pass reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// One token per row, after what the cache holds.
     Decode,
@@ -25,46 +24,65 @@ pub(super) struct TokenPass {
     /// the head reads, per sequence.
     place: Option<InputId>,
     controls: InputId,
-    counter: InputId,
+    /// One for all rows, or one for each.
+    counters: Vec<InputId>,
 }
 
 impl TokenPass {
-    /// Captures a pass over `cache.rows` sequences.
-    pub(super) fn capture(model: &Model, cache: &Cache, kind: Kind) -> Result<TokenPass> {
+    /// Captures a pass over `cache.rows` sequences. With `apart` each row draws by a counter of its
+    /// own, as if it were alone; otherwise all draw by one.
+    pub(super) fn capture(
+        model: &Model,
+        cache: &Cache,
+        kind: Kind,
+        apart: bool,
+    ) -> Result<TokenPass> {
         let engine = model.engine();
+        let draws = if apart { cache.rows } else { 1 };
+        let name = |draw: usize| format!("counter.{draw}");
         let plan = engine.capture(|| {
             let hidden = match kind {
                 Kind::Decode => decode(model, cache)?,
                 Kind::Prefill(tokens) => prefill(model, cache, tokens)?,
                 Kind::Window(tokens) => window(model, cache.rows, tokens)?,
             };
-            let controls = engine.input("controls", Spec::f32([4]));
-            let counter = engine.input("counter", Spec::u32([4]));
-            Ok::<_, crate::Error>(vec![model.head(&hidden)?.sample(&controls, &counter)?])
+            let (logits, controls) =
+                (model.head(&hidden)?, engine.input("controls", Spec::f32([4])));
+            let draw = |draw: usize| {
+                let rows = if apart { logits.narrow(0, draw, 1)? } else { logits.clone() };
+                rows.sample(&controls, &engine.input(&name(draw), Spec::u32([4])))
+            };
+            Ok::<_, crate::Error>((0..draws).map(draw).collect::<Result<Vec<_>, _>>()?)
         })?;
-        let input = |name| plan.input(name).expect("sampling and embedding read their inputs");
-        let (tokens, controls, counter) = (input("tokens"), input("controls"), input("counter"));
-        Ok(TokenPass { place: plan.input("place"), plan, tokens, controls, counter })
+        let input =
+            |name: &str| plan.input(name).expect("sampling and embedding read their inputs");
+        let (tokens, controls) = (input("tokens"), input("controls"));
+        let counters = (0..draws).map(|draw| input(&name(draw))).collect();
+        Ok(TokenPass { place: plan.input("place"), plan, tokens, controls, counters })
     }
 
-    /// Submits the pass; token number `index` of the generation comes out.
+    /// Runs the pass and reads a token per row.
     pub(super) fn submit(
         &self,
         tokens: &[u32],
-        place: &[u32],
-        sampling: &Sampling,
-        index: u32,
-    ) -> Result<Event> {
-        let (controls, counter) = (sampling.controls(), sampling.counter(index));
-        let tokens = (self.tokens, bytemuck::cast_slice(tokens));
-        let bindings = [
-            tokens,
-            (self.controls, bytemuck::cast_slice(&controls)),
-            (self.counter, bytemuck::cast_slice(&counter)),
-            self.place.map_or(tokens, |id| (id, bytemuck::cast_slice(place))),
+        places: &[u32],
+        controls: &[f32; 4],
+        counters: &[[u32; 4]],
+        next: &mut [u32],
+    ) -> Result<()> {
+        let mut bindings = vec![
+            (self.tokens, bytemuck::cast_slice(tokens)),
+            (self.controls, bytemuck::cast_slice(controls)),
         ];
-        let count = if self.place.is_some() { 4 } else { 3 };
-        Ok(self.plan.submit(&bindings[..count])?)
+        let counters = self.counters.iter().zip(counters);
+        bindings.extend(counters.map(|(id, counter)| (*id, bytemuck::cast_slice(counter))));
+        bindings.extend(self.place.map(|id| (id, bytemuck::cast_slice(places))));
+        let event = self.plan.submit(&bindings)?;
+        let rows = next.len() / self.counters.len();
+        for (output, tokens) in next.chunks_mut(rows).enumerate() {
+            event.output_u32(output, tokens)?;
+        }
+        Ok(())
     }
 }
 

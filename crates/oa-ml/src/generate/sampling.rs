@@ -47,9 +47,9 @@ impl Sampling {
         [self.temperature, self.top_k as f32, self.top_p, 0.0]
     }
 
-    /// Which random numbers choose the token of number `index`.
-    pub(super) fn counter(&self, index: u32) -> [u32; 4] {
-        [self.seed as u32, (self.seed >> 32) as u32, SAMPLE_STREAM, index]
+    /// Which random numbers choose the token of number `index` of a row with that seed.
+    pub(super) fn counter(&self, seed: u64, index: u32) -> [u32; 4] {
+        [seed as u32, (seed >> 32) as u32, SAMPLE_STREAM, index]
     }
 }
 

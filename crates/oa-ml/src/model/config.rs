@@ -179,6 +179,20 @@ impl ModelConfig {
         }
     }
 
+    /// Whether the model drops what it carries where a document starts, so that documents packed
+    /// into one row do not see each other. Any other model reads a packed row as one text.
+    pub fn resets_at_starts(&self) -> bool {
+        match self {
+            ModelConfig::Rnn(_)
+            | ModelConfig::Gru(_)
+            | ModelConfig::ContractTransformer(_)
+            | ModelConfig::Transformer(_)
+            | ModelConfig::ContractMoe(_)
+            | ModelConfig::Moe(_) => false,
+            ModelConfig::ContractMamba3(_) | ModelConfig::Mamba3(_) => true,
+        }
+    }
+
     /// Number of token ids.
     pub fn vocab(&self) -> usize {
         match self {

@@ -49,7 +49,7 @@ impl ContractTransformer {
         let ffn = GeluMlp::new(&mut scope.scope("ffn"), width, ff)?;
         let norm3 = LayerNorm::new(scope, "norm3", width, eps)?;
         let mut scope = scope.scope("head");
-        let head = Linear::new(&mut scope, "w", [vocab, width], layer)?;
+        let head = Linear::new(&mut scope.edge(), "w", [vocab, width], layer)?;
         let head = head.with_bias(&mut scope, "b", vocab, Init::Zeros)?;
         let (norms, config) = ([norm1, norm2, norm3], *config);
         Ok(ContractTransformer { token, position, norms, attention, ffn, head, config })

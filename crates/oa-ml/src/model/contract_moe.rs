@@ -61,7 +61,7 @@ impl ContractMoe {
         let ffn = Moe::new(&mut scope.scope("ffn"), ffn)?;
         let norm3 = LayerNorm::new(scope, "norm3", width, eps)?;
         let mut scope = scope.scope("head");
-        let head = Linear::new(&mut scope, "w", [vocab, width], init)?;
+        let head = Linear::new(&mut scope.edge(), "w", [vocab, width], init)?;
         let head = head.with_bias(&mut scope, "b", vocab, Init::Zeros)?;
         let config = *config;
         Ok(ContractMoe { token, position, norm1, attention, norm2, ffn, norm3, head, config })

@@ -32,6 +32,7 @@ use mamba3::Mamba3Lm;
 use moe::MoeLm;
 use oa_graph::{Engine, Tensor};
 use rnn_lm::RnnLm;
+use std::panic::Location;
 use transformer::Transformer;
 
 /// The layers, by architecture.
@@ -127,24 +128,6 @@ impl Model {
         self.head(&self.hidden(tokens, &Pass::default())?)
     }
 
-    /// As [`Model::forward`], for rows that hold several documents: `starts` u32 `[B, T]` is not 0
-    /// where one starts, and nothing before it reaches what follows.
-    ///
-    /// # Errors
-    ///
-    /// As [`Model::forward`]; [`Error::PackedDocuments`] for a family that cannot keep documents
-    /// apart.
-    #[track_caller]
-    pub fn forward_documents(&self, tokens: &Tensor, starts: &Tensor) -> Result<Tensor> {
-        match self.network {
-            Network::ContractMamba3(_) | Network::Mamba3(_) => {
-                let pass = Pass { starts: Some(starts), ..Pass::default() };
-                self.head(&self.hidden(tokens, &pass)?)
-            }
-            _ => Err(Error::PackedDocuments { architecture: self.config.architecture() }),
-        }
-    }
-
     /// As [`Model::forward`], with the dropout masks of a training step.
     ///
     /// # Errors
@@ -161,6 +144,10 @@ impl Model {
     pub(crate) fn hidden(&self, tokens: &Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         if let (Some(context), [_, sequence]) = (self.config.context(), tokens.shape().dims()) {
             check_context(*sequence, context)?;
+        }
+        if pass.starts.is_some() && !self.config.resets_at_starts() {
+            let architecture = self.config.architecture();
+            return Err(Error::NoResets { site: Location::caller(), architecture });
         }
         match &self.network {
             Network::Rnn(network) => network.hidden(tokens, pass),

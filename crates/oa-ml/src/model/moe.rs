@@ -42,7 +42,7 @@ impl MoeLm {
         let block = |index| Block::new(&mut scope.scope(&format!("b{index}")), config, &rotary);
         let blocks = (0..config.layers).map(block).collect::<Result<_>>()?;
         let norm = RmsNorm::new(scope, "norm_f", width, eps)?;
-        let head = Linear::new(scope, "head", [vocab, width], normal)?;
+        let head = Linear::new(&mut scope.edge(), "head", [vocab, width], normal)?;
         Ok(MoeLm { embed, blocks, norm, head, config: *config })
     }
 

@@ -21,7 +21,7 @@ impl RnnLm {
         let RnnLmConfig { vocab, width, hidden, layers } = *config;
         let embed = Embedding::new(scope, "embed", [vocab, width], Init::Normal { std: 1.0 })?;
         let rnn = Rnn::new(&mut scope.scope("rnn"), cell, [width, hidden], layers)?;
-        let head = Linear::new(scope, "head", [vocab, hidden], Init::fan_in(hidden))?;
+        let head = Linear::new(&mut scope.edge(), "head", [vocab, hidden], Init::fan_in(hidden))?;
         let head = head.with_bias(scope, "head_b", vocab, Init::fan_in(hidden))?;
         Ok(RnnLm { embed, rnn, head, config: *config })
     }

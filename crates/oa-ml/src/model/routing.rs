@@ -45,8 +45,26 @@ impl Model {
         tokens: &Tensor,
         dropout: Option<DropoutPass<'_>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
+        self.forward_packed(tokens, None, dropout)
+    }
+
+    /// As [`Model::forward_with_losses`], for rows that hold several documents: `starts` is u32
+    /// `[B, T]`, 1 at the first token of a document and else 0, and nothing before a start reaches
+    /// what follows it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::forward`]; [`Error::NoResets`](crate::Error::NoResets) when starts are given to a
+    /// model that [cannot](ModelConfig::resets_at_starts) tell documents apart.
+    #[track_caller]
+    pub fn forward_packed(
+        &self,
+        tokens: &Tensor,
+        starts: Option<&Tensor>,
+        dropout: Option<DropoutPass<'_>>,
+    ) -> Result<(Tensor, Option<Tensor>)> {
         let log = RouterLog::default();
-        let pass = Pass { dropout, routers: Some(&log), ..Pass::default() };
+        let pass = Pass { dropout, starts, routers: Some(&log), cache: None };
         let logits = self.head(&self.hidden(tokens, &pass)?)?;
         let routed = log.into_inner();
         let coefficients = self.config().router_coefficients().filter(|c| *c != [0.0; 2]);

@@ -50,7 +50,7 @@ impl Transformer {
         let norm = RmsNorm::new(scope, "norm_f", width, eps)?;
         let head = match config.tied {
             true => None,
-            false => Some(Linear::new(scope, "head", [vocab, width], normal)?),
+            false => Some(Linear::new(&mut scope.edge(), "head", [vocab, width], normal)?),
         };
         Ok(Transformer { embed, blocks, norm, head, config: *config })
     }

@@ -24,7 +24,7 @@ impl Embedding {
         [ids, width]: [usize; 2],
         init: Init,
     ) -> Result<Embedding> {
-        Ok(Embedding { table: scope.declare(name, [ids, width], init)? })
+        Ok(Embedding { table: scope.edge().declare(name, [ids, width], init)? })
     }
 
     /// The rows of some ids (u32, at most three dimensions): `[..]` becomes `[.., width]`.

@@ -1,5 +1,6 @@
 //! Feed-forward layers.
 
+use super::activation::Activation;
 use super::linear::Linear;
 use crate::error::Result;
 use crate::init::Init;
@@ -77,5 +78,56 @@ impl SwiGlu {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let gated = self.gate.forward(x)?.swiglu_gate(&self.up.forward(x)?)?;
         self.down.forward(&gated)
+    }
+}
+
+/// Affine layers with one activation between them.
+#[derive(Clone, Debug)]
+pub struct Mlp {
+    /// The layers, in order.
+    pub layers: Vec<Linear>,
+    /// What follows every layer but the last.
+    pub activation: Activation,
+}
+
+impl Mlp {
+    /// A network of `widths.len() - 1` layers: `widths` are those of the input, of what lies between
+    /// two layers, and of the output. Layer n has parameters `n.w` and `n.b`, which start as
+    /// PyTorch's do.
+    ///
+    /// # Errors
+    ///
+    /// When a name is taken.
+    ///
+    /// # Panics
+    ///
+    /// With fewer than two widths: a network has a layer.
+    pub fn new(scope: &mut Scope<'_>, widths: &[usize], activation: Activation) -> Result<Mlp> {
+        assert!(widths.len() >= 2, "a network has a layer, which has two widths");
+        let layer = |(number, pair): (usize, &[usize])| -> Result<Linear> {
+            let (inputs, outputs) = (pair[0], pair[1]);
+            let (mut scope, init) = (scope.scope(&number.to_string()), Init::fan_in(inputs));
+            let layer = Linear::new(&mut scope, "w", [outputs, inputs], init)?;
+            layer.with_bias(&mut scope, "b", outputs, init)
+        };
+        let layers = widths.windows(2).enumerate().map(layer).collect::<Result<Vec<Linear>>>()?;
+        Ok(Mlp { layers, activation })
+    }
+
+    /// Applies the network to `[.., inputs]`.
+    ///
+    /// # Errors
+    ///
+    /// When the shapes do not fit.
+    #[track_caller]
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut x = x.clone();
+        for (number, layer) in self.layers.iter().enumerate() {
+            if number > 0 {
+                x = self.activation.forward(&x)?;
+            }
+            x = layer.forward(&x)?;
+        }
+        Ok(x)
     }
 }

@@ -49,6 +49,13 @@ impl Default for Schedule {
 }
 
 impl Schedule {
+    /// Linear warm-up, then a line down to `min_ratio` times the base rate at the end of a run of
+    /// `total` steps: a plateau of no length.
+    pub fn linear(warmup: u64, total: u64, min_ratio: f64) -> Schedule {
+        let (decay, shape) = (total.saturating_sub(warmup), DecayShape::Linear);
+        Schedule::WarmupStableDecay { warmup, decay, min_ratio, shape }
+    }
+
     /// The learning rate of `step` (counted from 0) in a run of `total` steps. Steps past the end
     /// of the run keep the final rate.
     pub fn rate(&self, base: f64, step: u64, total: u64) -> f64 {
@@ -121,6 +128,13 @@ mod tests {
         };
         check(&vectors, "out.wsd_linear", wsd(0.0, DecayShape::Linear));
         check(&vectors, "out.wsd_sqrt", wsd(0.05, DecayShape::Sqrt));
+    }
+
+    #[test]
+    fn a_linear_schedule_is_two_lines() {
+        let rate = |step| Schedule::linear(4, 12, 0.5).rate(8.0, step, 12);
+        assert_eq!([0, 1, 3, 4, 6, 8, 12, 20].map(rate), [2.0, 4.0, 8.0, 8.0, 7.0, 6.0, 4.0, 4.0]);
+        assert_eq!(Schedule::linear(9, 4, 0.0).rate(1.0, 3, 4), 4.0 / 9.0);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! Declaration and placement are two phases so that every parameter of a model ends up in one
 //! arena, whatever order its modules are built in.
 
+use super::buffer::{Buffer, DeclaredBuffer};
 use super::layout::Layout;
 use super::store::{Inner, Parameter, Parameters, Values};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::init::Init;
 use oa_graph::{Engine, Shape};
 use std::sync::Arc;
@@ -27,19 +28,20 @@ pub struct ParameterStore {
     inner: Arc<Inner>,
     layout: Layout,
     init: Vec<Init>,
+    buffers: Vec<DeclaredBuffer>,
     seed: u64,
 }
 
 impl ParameterStore {
     /// A store without parameters; `seed` decides their initial values.
     pub fn new(engine: &Engine, seed: u64) -> ParameterStore {
-        let (layout, init) = Default::default();
-        ParameterStore { inner: Inner::new(engine), layout, init, seed }
+        let (layout, init, buffers) = Default::default();
+        ParameterStore { inner: Inner::new(engine), layout, init, buffers, seed }
     }
 
     /// The scope without a prefix.
     pub fn root(&mut self) -> Scope<'_> {
-        Scope { store: self, prefix: String::new() }
+        Scope { store: self, prefix: String::new(), edge: false }
     }
 
     /// The engine that will hold the parameters.
@@ -66,18 +68,42 @@ impl ParameterStore {
         let engine = &self.inner.engine;
         let arena = engine.arena("parameters", self.layout.elems())?;
         engine.write_state(&arena.whole(), bytemuck::cast_slice(&host))?;
+        self.inner.place_buffers(&self.buffers)?;
         Parameters::finalised(self.inner, Values::new(self.layout, arena))
     }
 
-    fn declare(&mut self, name: &str, shape: Shape, init: Init, decay: Decay) -> Result<Parameter> {
+    fn declare(
+        &mut self,
+        name: &str,
+        shape: Shape,
+        init: Init,
+        (decay, edge): (Decay, bool),
+    ) -> Result<Parameter> {
+        self.check_free(name)?;
         let decays = match decay {
             Decay::Matrices => shape.rank() >= 2,
             Decay::Always => true,
             Decay::Never => false,
         };
-        self.layout.push(name, shape, decays)?;
+        let hidden = decays && matches!(shape.rank(), 2 | 3) && !edge;
+        self.layout.push(name, shape, decays, hidden)?;
         self.init.push(init);
         Ok(Parameter::new(self.inner.clone(), self.init.len() - 1))
+    }
+
+    fn declare_buffer(&mut self, name: &str, shape: Shape, fill: f32) -> Result<Buffer> {
+        self.check_free(name)?;
+        self.buffers.push(DeclaredBuffer { name: name.into(), shape, fill });
+        Ok(Buffer::new(self.inner.clone(), self.buffers.len() - 1))
+    }
+
+    /// Refuses a name that a parameter or buffer has.
+    fn check_free(&self, name: &str) -> Result<()> {
+        let taken = self.buffers.iter().any(|buffer| &*buffer.name == name);
+        match taken || self.layout.find(name).is_some() {
+            true => Err(Error::DuplicateParameter { name: name.into() }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -85,13 +111,20 @@ impl ParameterStore {
 pub struct Scope<'a> {
     store: &'a mut ParameterStore,
     prefix: String,
+    edge: bool,
 }
 
 impl Scope<'_> {
     /// The scope `prefix.name`.
     pub fn scope(&mut self, name: &str) -> Scope<'_> {
         let prefix = format!("{}{name}.", self.prefix);
-        Scope { store: self.store, prefix }
+        Scope { store: self.store, prefix, edge: self.edge }
+    }
+
+    /// The same scope for what lies at the edge of a model: embeddings and heads, whose matrices are
+    /// not hidden ones.
+    pub fn edge(&mut self) -> Scope<'_> {
+        Scope { store: self.store, prefix: self.prefix.clone(), edge: true }
     }
 
     /// Declares a parameter; weight decay applies when it is a matrix.
@@ -121,7 +154,24 @@ impl Scope<'_> {
         decay: Decay,
     ) -> Result<Parameter> {
         let full = format!("{}{name}", self.prefix);
-        self.store.declare(&full, shape.into(), init, decay)
+        self.store.declare(&full, shape.into(), init, (decay, self.edge))
+    }
+
+    /// Declares a tensor that belongs to the model but is not trained, such as running statistics:
+    /// it has no gradient, no moments and no decay, is saved and loaded with the parameters, and
+    /// starts with `fill` in every element.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::declare`].
+    pub fn declare_buffer(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        fill: f32,
+    ) -> Result<Buffer> {
+        let full = format!("{}{name}", self.prefix);
+        self.store.declare_buffer(&full, shape.into(), fill)
     }
 
     /// The engine that will hold the parameters.

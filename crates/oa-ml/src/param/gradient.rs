@@ -1,8 +1,10 @@
 //! The gradients of a model: an arena of the layout of its parameters.
 //!
 //! A backward pass stores into it or adds to it. A parameter that got no gradient keeps zeros, so
-//! that the norm and the update over the whole arena are right, and is reported.
+//! that the norm and the update over the whole arena are right, and is reported; so is one that is
+//! frozen and therefore gets none.
 
+use super::freeze::named;
 use super::store::Parameters;
 use crate::error::Result;
 use oa_graph::Tensor;
@@ -16,8 +18,10 @@ pub struct GradientReport {
     pub reached: usize,
     /// All parameters.
     pub total: usize,
-    /// Names of those that got none, in declaration order.
+    /// Names of those that got none though they train, in declaration order.
     pub missing: Vec<Box<str>>,
+    /// Names of those that are frozen, in declaration order.
+    pub frozen: Vec<Box<str>>,
 }
 
 impl std::fmt::Display for GradientReport {
@@ -25,6 +29,9 @@ impl std::fmt::Display for GradientReport {
         write!(f, "{} of {} parameters got a gradient", self.reached, self.total)?;
         if !self.missing.is_empty() {
             write!(f, "; none for {}", self.missing.join(", "))?;
+        }
+        if !self.frozen.is_empty() {
+            write!(f, "; frozen are {}", self.frozen.join(", "))?;
         }
         Ok(())
     }
@@ -113,12 +120,12 @@ impl Gradients {
     /// What the passes since the last zeroing reached.
     pub(crate) fn report(&self, parameters: &Parameters) -> GradientReport {
         let (slots, progress) = (parameters.layout().slots(), self.progress());
-        let missing: Vec<Box<str>> = slots
-            .iter()
-            .zip(&progress.reached)
-            .filter(|(_, reached)| !**reached)
-            .map(|(slot, _)| slot.name.clone())
-            .collect();
-        GradientReport { reached: slots.len() - missing.len(), total: slots.len(), missing }
+        let frozen = parameters.freezing_flags();
+        let idle =
+            progress.reached.iter().zip(&frozen).map(|(reached, frozen)| !reached && !frozen);
+        let missing = named(slots, idle);
+        let reached = progress.reached.iter().filter(|reached| **reached).count();
+        let frozen = named(slots, frozen.into_iter());
+        GradientReport { reached, total: slots.len(), missing, frozen }
     }
 }

@@ -19,6 +19,9 @@ pub struct Slot {
     pub offset: usize,
     /// Whether weight decay applies.
     pub decays: bool,
+    /// Whether it is a matrix, or a batch of matrices, between two hidden layers: not an embedding
+    /// and not a head.
+    pub hidden: bool,
 }
 
 impl Slot {
@@ -41,11 +44,11 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::DuplicateParameter`] when the name is taken.
-    pub fn push(&mut self, name: &str, shape: Shape, decays: bool) -> Result<()> {
+    pub fn push(&mut self, name: &str, shape: Shape, decays: bool, hidden: bool) -> Result<()> {
         if self.find(name).is_some() {
             return Err(Error::DuplicateParameter { name: name.into() });
         }
-        self.slots.push(Slot { name: name.into(), shape, offset: self.elems, decays });
+        self.slots.push(Slot { name: name.into(), shape, offset: self.elems, decays, hidden });
         self.elems = (self.elems + shape.elems()).next_multiple_of(ARENA_ALIGN_ELEMS);
         Ok(())
     }
@@ -70,13 +73,17 @@ impl Layout {
         self.slots.iter().map(|slot| slot.shape.elems()).sum()
     }
 
-    /// The weight-decay factor of each block of 64 elements: 1 where decay applies, else 0.
-    pub fn decay_table(&self) -> Vec<f32> {
-        let mut table = vec![0.0; self.elems / ARENA_ALIGN_ELEMS];
-        for slot in self.slots.iter().filter(|slot| slot.decays) {
+    /// The table that tells an update what to do with each block of 64 elements: a rate factor and
+    /// a weight decay, or, where `row` gives none, that it leaves the block alone.
+    pub fn blocks(&self, row: impl Fn(usize, &Slot) -> Option<[f32; 2]>) -> Vec<f32> {
+        let mut table = vec![0.0; 2 * self.elems / ARENA_ALIGN_ELEMS];
+        for (index, slot) in self.slots.iter().enumerate() {
             let range = slot.range();
             let blocks = range.start / ARENA_ALIGN_ELEMS..range.end.div_ceil(ARENA_ALIGN_ELEMS);
-            table[blocks].fill(1.0);
+            let entry = row(index, slot).unwrap_or([-1.0, 0.0]);
+            for block in blocks {
+                table[2 * block..2 * block + 2].copy_from_slice(&entry);
+            }
         }
         table
     }
@@ -88,9 +95,9 @@ mod tests {
 
     fn layout() -> Layout {
         let mut layout = Layout::default();
-        layout.push("embed", Shape::from([3, 50]), true).unwrap();
-        layout.push("norm", Shape::from([64]), false).unwrap();
-        layout.push("head", Shape::from([2, 1]), true).unwrap();
+        layout.push("embed", Shape::from([3, 50]), true, false).unwrap();
+        layout.push("norm", Shape::from([64]), false, false).unwrap();
+        layout.push("head", Shape::from([2, 1]), true, true).unwrap();
         layout
     }
 
@@ -104,13 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn decay_is_a_factor_per_block() {
-        assert_eq!(layout().decay_table(), [1.0, 1.0, 1.0, 0.0, 1.0]);
+    fn a_table_has_a_row_a_block() {
+        let row = |index: usize, slot: &Slot| {
+            (index != 1).then_some([1.0 + index as f32, if slot.hidden { 0.5 } else { 0.0 }])
+        };
+        let table = layout().blocks(row);
+        assert_eq!(table, [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 3.0, 0.5]);
     }
 
     #[test]
     fn a_name_is_declared_once() {
-        let message = layout().push("norm", Shape::from([1]), false).unwrap_err().to_string();
+        let message =
+            layout().push("norm", Shape::from([1]), false, false).unwrap_err().to_string();
         assert_eq!(message, "parameter `norm` is declared twice");
     }
 }

@@ -5,14 +5,19 @@
 //! clipping and zeroing are one dispatch each. A module keeps [`Parameter`] handles and reads them
 //! anew in each forward pass. Optimizer moments belong to the optimizer.
 
+mod buffer;
 mod declare;
+mod freeze;
 mod gradient;
 mod layout;
+mod pattern;
 mod store;
 
+pub use buffer::Buffer;
 pub use declare::{Decay, ParameterStore, Scope};
 pub use gradient::GradientReport;
 pub use layout::{Layout, Slot};
+pub use pattern::matches;
 pub use store::{Parameter, Parameters, TensorShape};
 
 pub(crate) use store::Registry;

@@ -1,12 +1,14 @@
 //! The finalised parameters of a model, and the handles to them.
 
+use super::buffer::PlacedBuffer;
+use super::freeze::Freezing;
 use super::gradient::Gradients;
 use super::layout::{Layout, Slot};
 use crate::checkpoint::NamedTensor;
 use crate::error::{Error, Result};
 use oa_graph::state::{Arena, State};
 use oa_graph::{Engine, Shape, Tensor};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// The parameter values of one model.
 pub(super) struct Values {
@@ -28,16 +30,27 @@ pub(super) struct Inner {
     pub(super) engine: Engine,
     values: OnceLock<Values>,
     gradients: OnceLock<Gradients>,
+    buffers: OnceLock<Vec<PlacedBuffer>>,
+    freezing: Mutex<Freezing>,
 }
 
 impl Inner {
     pub(super) fn new(engine: &Engine) -> Arc<Inner> {
-        let (values, gradients) = Default::default();
-        Arc::new(Inner { engine: engine.clone(), values, gradients })
+        let (values, gradients, buffers, freezing) = Default::default();
+        Arc::new(Inner { engine: engine.clone(), values, gradients, buffers, freezing })
     }
 
     fn values(&self) -> &Values {
         self.values.get().expect("a parameter is read after its store was finalised")
+    }
+
+    pub(super) fn buffers(&self) -> &[PlacedBuffer] {
+        self.buffers.get().expect("a buffer is read after its store was finalised")
+    }
+
+    /// False when there are some already.
+    pub(super) fn set_buffers(&self, buffers: Vec<PlacedBuffer>) -> bool {
+        self.buffers.set(buffers).is_ok()
     }
 }
 
@@ -154,6 +167,11 @@ impl Parameters {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Which of them are frozen.
+    pub(super) fn freezing(&self) -> MutexGuard<'_, Freezing> {
+        self.inner.freezing.lock().expect("no panic while the freezing is held")
+    }
+
     /// The gradients, whose arena is made the first time somebody asks.
     pub(crate) fn gradients(&self) -> Result<&Gradients> {
         if self.inner.gradients.get().is_none() {
@@ -164,13 +182,19 @@ impl Parameters {
         Ok(self.inner.gradients.get().expect("just set"))
     }
 
-    /// Reads every parameter back, in declaration order. Blocks.
+    pub(super) fn placed_buffers(&self) -> &[PlacedBuffer] {
+        self.inner.buffers()
+    }
+
+    /// Reads every parameter back, in declaration order, and then every buffer. Blocks.
     ///
     /// # Errors
     ///
     /// When the device fails.
     pub fn to_host(&self) -> Result<Vec<NamedTensor>> {
-        self.read_arena(self.arena())
+        let mut tensors = self.read_arena(self.arena())?;
+        tensors.extend(self.buffers_to_host()?);
+        Ok(tensors)
     }
 
     /// Reads every gradient back, in declaration order. Blocks.
@@ -182,13 +206,20 @@ impl Parameters {
         self.read_arena(self.gradients()?.arena())
     }
 
-    /// Overwrites every parameter. Nothing changes unless every tensor fits.
+    /// Overwrites every parameter and buffer. Nothing changes unless every tensor fits.
     ///
     /// # Errors
     ///
     /// When a name is missing, unknown or has another shape.
     pub fn load(&self, tensors: &[NamedTensor]) -> Result<()> {
-        self.write_arena(self.arena(), tensors)
+        let buffers = self.buffers_among(tensors)?;
+        if buffers.is_empty() {
+            return self.write_arena(self.arena(), tensors);
+        }
+        let is_buffer = |tensor: &&NamedTensor| buffers.iter().any(|own| own.name == tensor.name);
+        let trained = tensors.iter().filter(|tensor| !is_buffer(tensor)).cloned();
+        self.write_arena(self.arena(), &trained.collect::<Vec<NamedTensor>>())?;
+        self.write_buffers(&buffers)
     }
 
     /// Reads an arena of this layout as named tensors.
@@ -210,7 +241,8 @@ impl Parameters {
         Ok(())
     }
 
-    fn gather(&self, tensors: &[NamedTensor], elems: usize) -> Result<Vec<f32>> {
+    /// Named tensors as the contents of an arena of this layout.
+    pub(crate) fn gather(&self, tensors: &[NamedTensor], elems: usize) -> Result<Vec<f32>> {
         let mut host = vec![0.0f32; elems];
         let mut filled = vec![false; self.layout().slots().len()];
         for tensor in tensors {

@@ -66,13 +66,9 @@ fn documents_of_one_row_are_as_if_alone() {
         let logits = |tokens: &[u32], starts: Option<&[u32]>| {
             let shape = [1, tokens.len()];
             let tokens = engine.tensor_u32(shape, tokens).unwrap();
-            let logits = match starts {
-                None => model.forward(&tokens),
-                Some(starts) => {
-                    model.forward_documents(&tokens, &engine.tensor_u32(shape, starts).unwrap())
-                }
-            };
-            logits.unwrap().to_vec_f32().unwrap()
+            let starts = starts.map(|starts| engine.tensor_u32(shape, starts).unwrap());
+            let (logits, _) = model.forward_packed(&tokens, starts.as_ref(), None).unwrap();
+            logits.to_vec_f32().unwrap()
         };
         let (first, second) = ([7, 1, 9], [4, 4, 8, 2, 6]);
         let apart = [logits(&first, None), logits(&second, None)].concat();
@@ -124,6 +120,7 @@ fn parts_of_a_batch_add_up_to_the_batch() {
             sequence: 10,
             tokens: parts.iter().flat_map(|part| part.tokens.clone()).collect(),
             targets: parts.iter().flat_map(|part| part.targets.clone()).collect(),
+            starts: None,
         };
         let logits = model.forward(&whole.tokens_on(&engine).unwrap()).unwrap();
         let mean = loss::cross_entropy(&logits, &whole.targets_on(&engine).unwrap()).unwrap();

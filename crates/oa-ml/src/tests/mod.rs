@@ -3,8 +3,11 @@
 //! They open the device that `OA_DEVICE` names, or the best one; a software driver will do. A
 //! machine without any Vulkan driver fails them: an absent device is never a pass.
 
+mod fit;
 mod generation;
+mod images;
 mod learning;
+mod optimizers;
 mod parity;
 mod refusals;
 mod vectors;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::data::TokenizerConfig;
 use crate::train::RunIdentity;
-use crate::{AdamW, Checkpoint, ItTraining, ItTrainingConfig, Schedule};
+use crate::{AdamW, Checkpoint, ItTraining, ItTrainingConfig, Optimizer, Schedule};
 use std::collections::BTreeMap;
 
 fn settings(accumulation: u32) -> ItTrainingConfig {

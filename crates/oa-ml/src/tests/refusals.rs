@@ -115,15 +115,6 @@ fn a_sequence_beyond_the_context_is_refused() {
 }
 
 #[test]
-fn documents_that_would_be_mixed_are_refused() {
-    let engine = engine();
-    let tokens = engine.tensor_u32([1, 4], &[1, 2, 3, 4]).unwrap();
-    let message = rnn(&engine).forward_documents(&tokens, &tokens).unwrap_err().to_string();
-    let expected = "rnn cannot keep the documents of a row apart; give each a row of its own";
-    assert_eq!(message, expected);
-}
-
-#[test]
 fn tensors_that_do_not_fit_change_nothing() {
     let engine = engine();
     let model = rnn(&engine);
@@ -163,4 +154,23 @@ fn tensors_that_do_not_fit_change_nothing() {
 #[test]
 fn errors_are_small() {
     assert!(size_of::<Error>() <= 64, "{} bytes", size_of::<Error>());
+}
+
+#[test]
+fn packed_documents_need_a_model_that_can_tell_them_apart() {
+    let engine = engine();
+    for config in small_models() {
+        let model = config.build(&engine, 1).unwrap();
+        let tokens = engine.tensor_u32([1, 6], &[1; 6]).unwrap();
+        let starts = engine.tensor_u32([1, 6], &[1, 0, 0, 1, 0, 0]).unwrap();
+        let packed = model.forward_packed(&tokens, Some(&starts), None);
+        if config.resets_at_starts() {
+            packed.unwrap();
+            continue;
+        }
+        let message = packed.unwrap_err().to_string();
+        assert!(message.starts_with("at crates/oa-ml/src/tests/refusals.rs:"), "{message}");
+        let part = format!("{} does not drop its state", config.architecture());
+        assert!(message.contains(&part), "{message}");
+    }
 }

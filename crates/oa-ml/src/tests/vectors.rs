@@ -31,7 +31,7 @@ fn shifted(rows: &[i32], width: usize) -> Batch {
     let tokens: Vec<u32> =
         rows.chunks(width).flat_map(|row| row[..width - 1].iter().map(|&t| t as u32)).collect();
     let targets = rows.chunks(width).flat_map(|row| row[1..].to_vec()).collect();
-    Batch { rows: rows.len() / width, sequence: width - 1, tokens, targets }
+    Batch { rows: rows.len() / width, sequence: width - 1, tokens, targets, starts: None }
 }
 
 fn check_contract(name: &str, heads: usize) {

@@ -13,6 +13,9 @@ use oa_graph::{Event, ExecutionPlan, InputId, Spec, Tensor};
 struct PartInputs {
     tokens: Option<InputId>,
     targets: Option<InputId>,
+    starts: Option<InputId>,
+    /// Whether the captured batch said where documents start.
+    packed: bool,
     rows: usize,
     sequence: usize,
 }
@@ -24,6 +27,7 @@ pub(super) struct CapturedStep {
     hyper: InputId,
     step: Option<InputId>,
     inverse_count: Option<InputId>,
+    freezing: u64,
 }
 
 impl CapturedStep {
@@ -35,7 +39,8 @@ impl CapturedStep {
     ) -> Result<CapturedStep> {
         training.zero_grad();
         let (engine, seed) = (training.engine.clone(), training.config.seed);
-        let optimizer = &*training.optimizer;
+        let optimizer = &mut *training.optimizer;
+        let freezing = optimizer.parameters().freezing_changes();
         let plan = engine.capture(|| {
             let step = engine.input("step", Spec::u32([1]));
             let several = batches.len() > 1;
@@ -46,6 +51,10 @@ impl CapturedStep {
                 let inputs = StepInputs {
                     tokens: engine.input(&format!("tokens.{part}"), Spec::u32(shape)),
                     targets: engine.input(&format!("targets.{part}"), Spec::i32(shape)),
+                    starts: batch
+                        .starts
+                        .is_some()
+                        .then(|| engine.input(&format!("starts.{part}"), Spec::u32(shape))),
                     step: step.clone(),
                     inverse_count: inverse.clone(),
                     seed,
@@ -60,13 +69,15 @@ impl CapturedStep {
         let part = |(part, batch): (usize, &Batch)| PartInputs {
             tokens: plan.input(&format!("tokens.{part}")),
             targets: plan.input(&format!("targets.{part}")),
+            starts: plan.input(&format!("starts.{part}")),
+            packed: batch.starts.is_some(),
             rows: batch.rows,
             sequence: batch.sequence,
         };
         let parts = batches.iter().enumerate().map(part).collect();
         let hyper = plan.input("hyper").expect("the update of every step reads its settings");
         let (step, inverse_count) = (plan.input("step"), plan.input("inverse_count"));
-        Ok(CapturedStep { plan, parts, hyper, step, inverse_count })
+        Ok(CapturedStep { plan, parts, hyper, step, inverse_count, freezing })
     }
 
     /// Refuses batches of other sizes than the captured ones.
@@ -74,7 +85,9 @@ impl CapturedStep {
         let fits = |(part, batch): (&PartInputs, &Batch)| {
             let cells = batch.rows * batch.sequence;
             let filled = batch.tokens.len() == cells && batch.targets.len() == cells;
-            part.rows == batch.rows && part.sequence == batch.sequence && filled
+            let starts = batch.starts.as_ref().map(Vec::len);
+            let starts = starts == part.packed.then_some(cells);
+            part.rows == batch.rows && part.sequence == batch.sequence && filled && starts
         };
         match batches.iter().zip(&self.parts).find(|(batch, part)| !fits((part, batch))) {
             Some((&Batch { rows, sequence, .. }, _)) => {
@@ -102,6 +115,9 @@ impl CapturedStep {
             [
                 part.tokens.map(|id| (id, bytemuck::cast_slice(&batch.tokens))),
                 part.targets.map(|id| (id, bytemuck::cast_slice(&batch.targets))),
+                part.starts
+                    .zip(batch.starts.as_deref())
+                    .map(|(id, s)| (id, bytemuck::cast_slice(s))),
             ]
         });
         let mut bindings = scalars.into_iter().chain(parts).flatten();
@@ -123,11 +139,16 @@ impl CapturedStep {
         }
     }
 
+    /// The freezing that it was captured under; see `Parameters::freezing_changes`.
+    pub(super) fn freezing(&self) -> u64 {
+        self.freezing
+    }
+
     /// The plan.
     pub(super) fn plan(&self) -> &ExecutionPlan {
         &self.plan
     }
 }
 
-/// Bindings kept on the stack: enough for the settings and two parts.
+/// Bindings kept on the stack: enough for the settings and one packed part or two.
 const FEW: usize = 8;

@@ -13,6 +13,9 @@ pub struct StepInputs {
     pub tokens: Tensor,
     /// Targets, i32 `[rows, sequence]`.
     pub targets: Tensor,
+    /// Where documents start, u32 `[rows, sequence]`, when the batch says so: 1 at the first token
+    /// of a document, else 0.
+    pub starts: Option<Tensor>,
     /// Number of the optimizer step, u32 `[1]`.
     pub step: Tensor,
     /// One over the targets that count in all parts; `None` when there is only one part.
@@ -39,13 +42,17 @@ impl StepInputs {
     }
 
     /// The part's share of the step's loss: the cross-entropy, and what the model's routers add.
+    /// A model that can drops its state where a document starts; any other reads a packed row as
+    /// one text.
     ///
     /// # Errors
     ///
     /// When the model does not take the tokens.
     #[track_caller]
     pub fn loss(&self, model: &Model) -> Result<Tensor> {
-        let (logits, routers) = model.forward_with_losses(&self.tokens, Some(self.dropout()))?;
+        let starts = self.starts.as_ref().filter(|_| model.config().resets_at_starts());
+        let dropout = Some(self.dropout());
+        let (logits, routers) = model.forward_packed(&self.tokens, starts, dropout)?;
         let loss = self.cross_entropy(&logits)?;
         let Some(routers) = routers else { return Ok(loss) };
         let Some(inverse) = &self.inverse_count else { return Ok(loss.add(&routers)?) };
@@ -79,6 +86,18 @@ impl Batch {
     #[track_caller]
     pub fn targets_on(&self, engine: &Engine) -> Result<Tensor> {
         Ok(engine.tensor_i32([self.rows, self.sequence], &self.targets)?)
+    }
+
+    /// Where documents start, as a value on an engine: u32 `[rows, sequence]`; `None` when the batch
+    /// does not say.
+    ///
+    /// # Errors
+    ///
+    /// As [`Batch::tokens_on`].
+    #[track_caller]
+    pub fn starts_on(&self, engine: &Engine) -> Result<Option<Tensor>> {
+        let shape = [self.rows, self.sequence];
+        Ok(self.starts.as_ref().map(|starts| engine.tensor_u32(shape, starts)).transpose()?)
     }
 }
 

@@ -70,6 +70,7 @@ impl ItTraining<'_> {
             step: self.step,
             config,
             optimizer: self.optimizer.state()?,
+            frozen: self.optimizer.parameters().frozen().into_iter().map(String::from).collect(),
             schedule: self.config.schedule,
             seed: self.config.seed,
             rng: RngCounters { dropout_step: self.step, sample_step: run.sampled },
@@ -100,15 +101,18 @@ impl ItTraining<'_> {
         sink.save(&checkpoint).map_err(SaveError::Sink)
     }
 
-    /// Continues a run: optimizer, step, schedule, clipping, accumulation and seed become those of
+    /// Continues a run: optimizer, frozen parameters, step, schedule, clipping, accumulation and seed become those of
     /// the checkpoint; `total_steps` too. Load the weights with [`Model::load`], and start the
     /// data order at the checkpoint's cursor.
     ///
     /// # Errors
     ///
-    /// When the moments do not fit the parameters. The session is as before then.
+    /// When the optimizer is another one, or moments or names of frozen parameters do not fit the
+    /// parameters. The session is as before then.
     pub fn resume(&mut self, state: &TrainingState) -> Result<()> {
+        self.optimizer.parameters().check_frozen(&state.frozen)?;
         self.optimizer.load_state(&state.optimizer)?;
+        self.optimizer.parameters().set_frozen(&state.frozen)?;
         self.config.total_steps = state.config.total_steps;
         self.config.max_norm = state.config.max_norm;
         self.config.accumulation = state.config.accumulation;

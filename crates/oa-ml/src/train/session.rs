@@ -5,7 +5,7 @@ use super::inputs::{StepInputs, inverse_count};
 use super::watch::{Outcome, StepReport, Watch};
 use crate::data::Batch;
 use crate::error::{Error, Result, StepFault};
-use crate::optim::adamw::AdamW;
+use crate::optim::Optimizer;
 use crate::optim::schedule::Schedule;
 use crate::param::GradientReport;
 use crate::tape::GradientTape;
@@ -51,7 +51,7 @@ pub(super) enum Mode {
 /// A running training session.
 pub struct ItTraining<'a> {
     pub(super) engine: Engine,
-    pub(super) optimizer: &'a mut AdamW,
+    pub(super) optimizer: &'a mut dyn Optimizer,
     pub(super) config: ItTrainingConfig,
     pub(super) mode: Mode,
     pub(super) watch: Watch,
@@ -60,7 +60,8 @@ pub struct ItTraining<'a> {
     /// Predictions trained on, over all resumptions.
     pub(super) tokens: u64,
     open: bool,
-    report: Option<GradientReport>,
+    /// What the first step reached, and the freezing it was recorded under.
+    report: Option<(u64, GradientReport)>,
 }
 
 impl<'a> ItTraining<'a> {
@@ -72,7 +73,7 @@ impl<'a> ItTraining<'a> {
     #[track_caller]
     pub fn new_eager(
         engine: &Engine,
-        optimizer: &'a mut AdamW,
+        optimizer: &'a mut dyn Optimizer,
         config: ItTrainingConfig,
     ) -> Result<ItTraining<'a>> {
         ItTraining::new(engine, optimizer, config, Mode::Eager)
@@ -87,7 +88,7 @@ impl<'a> ItTraining<'a> {
     #[track_caller]
     pub fn new_captured(
         engine: &Engine,
-        optimizer: &'a mut AdamW,
+        optimizer: &'a mut dyn Optimizer,
         config: ItTrainingConfig,
     ) -> Result<ItTraining<'a>> {
         ItTraining::new(engine, optimizer, config, Mode::Captured(None))
@@ -96,7 +97,7 @@ impl<'a> ItTraining<'a> {
     #[track_caller]
     fn new(
         engine: &Engine,
-        optimizer: &'a mut AdamW,
+        optimizer: &'a mut dyn Optimizer,
         config: ItTrainingConfig,
         mode: Mode,
     ) -> Result<ItTraining<'a>> {
@@ -205,6 +206,7 @@ impl<'a> ItTraining<'a> {
             let inputs = StepInputs {
                 tokens: batch.tokens_on(engine)?,
                 targets: batch.targets_on(engine)?,
+                starts: batch.starts_on(engine)?,
                 step: engine.tensor_u32([1], &[self.step as u32])?,
                 inverse_count: several.then(|| engine.tensor_f32([1], &[inverse])).transpose()?,
                 seed: self.config.seed,
@@ -223,7 +225,10 @@ impl<'a> ItTraining<'a> {
         forward: &mut dyn FnMut(&StepInputs) -> Result<Tensor>,
         site: &'static Location<'static>,
     ) -> Result<()> {
-        if let Mode::Captured(None) = self.mode {
+        let freezing = self.optimizer.parameters().freezing_changes();
+        if let Mode::Captured(captured) = &self.mode
+            && captured.as_ref().is_none_or(|captured| captured.freezing() != freezing)
+        {
             let captured = CapturedStep::capture(self, batches, forward)?;
             self.check_passes("step", site)?;
             self.mode = Mode::Captured(Some(captured));
@@ -260,21 +265,22 @@ impl<'a> ItTraining<'a> {
         if got != expected {
             return Err(order(call, site, StepFault::Passes { got, expected }));
         }
-        if self.report.is_none() {
+        let freezing = self.optimizer.parameters().freezing_changes();
+        if self.report.as_ref().is_none_or(|(of, _)| *of != freezing) {
             let report = gradients.report(self.optimizer.parameters());
             if report.missing.is_empty() {
                 tracing::info!("{report}");
             } else {
                 tracing::warn!("{report}");
             }
-            self.report = Some(report);
+            self.report = Some((freezing, report));
         }
         Ok(())
     }
 
     /// The learning rate of the next step.
     pub fn rate(&self) -> f64 {
-        let (base, total) = (self.optimizer.config().lr, self.config.total_steps);
+        let (base, total) = (self.optimizer.config().rate(), self.config.total_steps);
         self.config.schedule.rate(base, self.step, total)
     }
 
@@ -293,9 +299,10 @@ impl<'a> ItTraining<'a> {
         &self.config
     }
 
-    /// Which parameters the first step of this session reached.
+    /// Which parameters the first step of this session reached, or the first one since other
+    /// parameters are frozen.
     pub fn gradient_report(&self) -> Option<&GradientReport> {
-        self.report.as_ref()
+        self.report.as_ref().map(|(_, report)| report)
     }
 
     /// The oldest finished step that was not taken yet. At most 1,024 are kept.

@@ -101,6 +101,49 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_resumes_to_the_same_bits() {
 }
 
 #[test]
+fn a_run_with_muon_and_frozen_parameters_resumes_to_the_same_bits() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let more = ["--optimizer", "muon", "--momentum", "0.9", "--freeze", "embed"];
+    train(&place, "whole", &more);
+    let parameters = |step: &str| oa::io::load(place.at("whole").join(step)).unwrap();
+    let (early, late) = (parameters("step-00000008.oam"), parameters("step-00000024.oam"));
+    let stays = |name: &str| {
+        let of = |checkpoint: &oa::ml::Checkpoint| {
+            checkpoint.tensors.iter().find(|tensor| tensor.name == name).unwrap().clone()
+        };
+        of(&early) == of(&late)
+    };
+    assert!(stays("embed") && !stays("head"));
+    std::fs::create_dir(place.at("half")).unwrap();
+    let half = "step-00000008.oam";
+    std::fs::copy(place.at("whole").join(half), place.at("half").join(half)).unwrap();
+    place.succeed(&["train", "--resume", "half", "--json"]);
+    let last = |out: &str| digests(&place, &place.at(out).join("step-00000024.oam"));
+    assert_eq!(last("whole"), last("half"));
+}
+
+#[test]
+fn patterns_without_a_parameter_start_nothing() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let refuse = |patterns: &[&str], cause: &str| {
+        let arguments: Vec<&str> =
+            RUN.iter().chain(&["--out", "none", "--freeze"]).chain(patterns).copied().collect();
+        let ended = place.run(&arguments);
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains(cause), "{}", ended.err);
+        assert!(!place.at("none").exists());
+    };
+    refuse(&["head", "b0.*"], "pattern `b0.*` matches none of the 7 parameters");
+    refuse(&["*"], "all 7 parameters are frozen: nothing is left to train");
+}
+
+#[test]
 fn a_finished_run_can_be_made_longer() {
     if !device() {
         return;
@@ -145,8 +188,14 @@ fn a_run_leaves_its_files_and_its_model_can_be_used() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let expected =
-        ["loss.svg", "metrics.csv", "settings.toml", "step-00000016.oam", "step-00000024.oam"];
+    let expected = [
+        "best",
+        "loss.svg",
+        "metrics.csv",
+        "settings.toml",
+        "step-00000016.oam",
+        "step-00000024.oam",
+    ];
     assert_eq!(names, expected);
 
     let measured = place.succeed(&["eval", "run", "--context", "12", "--json"]).json();
@@ -158,9 +207,115 @@ fn a_run_leaves_its_files_and_its_model_can_be_used() {
     assert!(text.starts_with("my ") && text.len() == 12, "{text:?}");
     assert_eq!(place.succeed(&generate).out, text);
 
+    let stopped = [&generate[..], &["--stop", &text[6..8]]].concat();
+    let cut = 3 + text[3..].find(&text[6..8]).unwrap();
+    assert_eq!(place.succeed(&stopped).out, text[..cut]);
+    let kept = place.succeed(&[&stopped[..], &["--keep-stop"]].concat()).out;
+    assert_eq!(kept, text[..cut + 2]);
+    std::fs::write(place.at("prompts.txt"), "my \nuncle built\na\n").unwrap();
+    let many = ["generate", "run", "--tokens", "9", "--json"];
+    let several =
+        place.succeed(&[&many[..], &["--prompts", "prompts.txt", "--batch", "2"]].concat());
+    let rows = several.events("generation");
+    assert_eq!(rows.len(), 3);
+    for (number, prompt) in ["my ", "uncle built", "a"].into_iter().enumerate() {
+        let seed = number.to_string();
+        let alone = place.succeed(&[&many[..], &["--prompt", prompt, "--seed", &seed]].concat());
+        assert_eq!(rows[number]["tokens"], alone.json()["tokens"], "{prompt}");
+        assert_eq!(
+            (&rows[number]["number"], &rows[number]["end"]),
+            (&number.into(), &"length".into())
+        );
+    }
+
     let used = place.run(&["train", "--out", "run"]);
     assert_eq!(used.code, Some(2));
     assert!(used.err.contains("continue it with `oa train --resume run`"), "{}", used.err);
+}
+
+/// Two files of text and one of JSONL with a bad line, in a folder.
+fn library(place: &Place) {
+    std::fs::create_dir_all(place.at("texts/more")).unwrap();
+    let lines = |word: &str| {
+        let line = |number: u32| format!("{{\"text\": \"{word} number {number} of many\"}}\n");
+        (0..40).map(line).collect::<String>()
+    };
+    std::fs::write(place.at("texts/a.jsonl"), lines("cat")).unwrap();
+    std::fs::write(place.at("texts/more/b.jsonl"), lines("dog") + "no document\n").unwrap();
+    std::fs::write(place.at("texts/c.txt"), "a text of its own").unwrap();
+    std::fs::write(place.at("texts/d.rs"), "fn none() {}").unwrap();
+}
+
+#[test]
+fn a_streamed_run_resumes_in_the_middle_of_an_epoch_to_the_same_bits() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    library(&place);
+    let flags = ["--data", "texts", "--skip-bad-lines", "--separator", "10"];
+    let started = train(&place, "whole", &flags).events("start").remove(0);
+    assert_eq!(started["documents"]["train"].as_u64().unwrap() + 8, 81, "{started}");
+    assert_eq!((&started["skipped_lines"], &started["files"]), (&1.into(), &3.into()));
+    let mut shorter = RUN.to_vec();
+    let steps = shorter.iter().position(|word| *word == "24").unwrap();
+    shorter[steps] = "13";
+    place.succeed(&[&shorter[..], &flags, &["--out", "halves"]].concat());
+    place.succeed(&["train", "--resume", "halves", "--steps", "24", "--eager"]);
+    check_same(&place, "whole", "halves");
+    let measured =
+        place.succeed(&["eval", "whole", "--data", "texts", "--context", "12", "--json"]);
+    assert!(measured.json()["predictions"].as_u64().unwrap() > 100, "{}", measured.out);
+    let part = ["eval", "whole", "--data", "texts", "--context", "12", "--json", "--part", "whole"];
+    let whole = place.succeed(&part).json()["predictions"].as_u64().unwrap();
+    // Every byte but the first of each of the 81 documents, and their separators.
+    let bytes: usize = (0..40).map(|n: usize| 2 * (19 + n.to_string().len())).sum::<usize>() + 17;
+    assert_eq!(whole, bytes as u64, "predictions of the whole text");
+    for (tokenizer, vocabulary) in [("bpe:280", 280), ("char", 29)] {
+        let flags = ["--data", "texts", "--skip-bad-lines", "--tokenizer", tokenizer];
+        let started = train(&place, &tokenizer[..3], &flags).events("start").remove(0);
+        assert_eq!(started["vocabulary"], vocabulary, "{started}");
+        let measured = ["eval", &tokenizer[..3], "--data", "texts", "--context", "12", "--json"];
+        let measured = place.succeed(&measured).json();
+        assert!(measured["bits_per_byte"].as_f64().unwrap() > 0.0, "{measured}");
+    }
+    let other = train(&place, "straight", &["--data", "texts/a.jsonl", "--seed", "7"]);
+    let losses =
+        |ended: &Ended| ended.events("step").iter().map(|e| e["loss"].clone()).collect::<Vec<_>>();
+    assert_eq!(losses(&other).len(), 24);
+    std::fs::write(place.at("texts/c.txt"), "another text").unwrap();
+    let ended = place.run(&["train", "--resume", "halves", "--steps", "30"]);
+    assert!(ended.err.contains("texts is not the text that the run began with"), "{}", ended.err);
+}
+
+#[test]
+fn a_run_that_no_longer_learns_stops_early_and_keeps_its_best() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    let early = ["--eval-every", "1", "--patience", "2", "--min-delta", "0.5", "--keep", "1"];
+    let mut run: Vec<&str> = RUN.to_vec();
+    for (flag, value) in [("--eval-every", "1"), ("--lr", "0.3"), ("--steps", "60")] {
+        let at = run.iter().position(|word| *word == flag).unwrap();
+        run[at + 1] = value;
+    }
+    let ended = place.succeed(&[&run[..], &early[2..], &["--out", "run"]].concat());
+    let done = ended.events("done").remove(0);
+    assert_eq!(done["stopped_early"], true, "{done}");
+    let step = done["step"].as_u64().unwrap();
+    assert!(step < 60, "{done}");
+    let evaluations = ended.events("evaluation");
+    let losses: Vec<f64> = evaluations.iter().map(|e| e["loss"].as_f64().unwrap()).collect();
+    assert_eq!(losses.len() as u64, step);
+    let lowest = losses.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).unwrap();
+    let best = format!("run/step-{:08}.oam", lowest.0 + 1);
+    assert_eq!(done["best_file"], best.as_str());
+    assert!(place.at(&best).exists());
+    let kept = std::fs::read_dir(place.at("run")).unwrap();
+    let kept =
+        kept.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "oam"));
+    assert_eq!(kept.count(), if lowest.0 as u64 + 1 == step { 1 } else { 2 });
 }
 
 #[test]

@@ -88,6 +88,86 @@ fn bad_texts_end_with_1_before_a_device_is_opened() {
 }
 
 #[test]
+fn bad_streams_end_with_1_before_a_device_is_opened() {
+    let place = Place::new();
+    std::fs::create_dir(place.at("empty")).unwrap();
+    place.fail(
+        &["train", "--data", "empty"],
+        1,
+        "error: cannot use this text\n\
+         cause: the folder empty holds no file that ends in .txt, .md, .jsonl, .ndjson\n\
+         to do: name other endings with --extensions\n",
+    );
+    std::fs::write(place.at("a.jsonl"), "{\"text\": \"one\"}\n{\"body\": \"two\"}\n").unwrap();
+    place.fail(
+        &["train", "--data", "a.jsonl"],
+        1,
+        "error: cannot use this text\n\
+         cause: a.jsonl, line 2: the object has no field `text`\n\
+         to do: mend that line, name the --field, or leave such lines out with --skip-bad-lines\n",
+    );
+    std::fs::write(place.at("a.jsonl"), b"{\"text\": \"\xff\"}\n").unwrap();
+    let ended = place.run(&["train", "--data", "a.jsonl"]);
+    assert!(
+        ended.err.contains("a.jsonl, line 1: byte 11 of the line is not UTF-8"),
+        "{}",
+        ended.err
+    );
+    std::fs::write(place.at("short.txt"), b"too short").unwrap();
+    place.fail(
+        &["train", "--data", "short.txt", "--stream"],
+        1,
+        "error: cannot use this text\n\
+         cause: of 1 documents 0 are held back for validation; both sides need one\n\
+         to do: give more documents with --data, or a smaller --validate-one-in\n",
+    );
+    place.fail(
+        &["train", "--data", "short.txt", "--field", "body"],
+        2,
+        "error: cannot start this run\n\
+         cause: a text in memory has no use for --field\n\
+         to do: leave it out, or add --stream\n",
+    );
+    place.fail(
+        &["train", "--stream"],
+        2,
+        "error: cannot start this run\n\
+         cause: the built-in corpus has no use for --stream\n\
+         to do: leave it out, or give a text with --data\n",
+    );
+    let ended = place.run(&["train", "--data", "empty", "--whole"]);
+    assert!(ended.err.contains("cause: a streamed text has no use for --whole\n"), "{}", ended.err);
+    let ended = place.run(&["train", "--patience", "0"]);
+    assert!(ended.err.contains("cause: --patience is 0\n"), "{}", ended.err);
+}
+
+#[test]
+fn bad_requests_for_text_are_refused_before_a_device_is_opened() {
+    let place = Place::new();
+    place.fail(
+        &["generate", "run", "--stop", ""],
+        2,
+        "error: cannot generate\n\
+         cause: --stop is empty: it would end every text before it begins\n\
+         to do: give the text to stop at\n",
+    );
+    std::fs::write(place.at("prompts.txt"), "one\n\nthree\n").unwrap();
+    place.fail(
+        &["generate", "run", "--prompts", "prompts.txt"],
+        1,
+        "error: cannot generate\n\
+         cause: line 2 of prompts.txt is empty\n\
+         to do: give a prompt on each line\n",
+    );
+    let ended = place.run(&["generate", "run", "--prompts", "prompts.txt", "--batch", "0"]);
+    assert!(ended.err.contains("cause: --batch is 0\n"), "{}", ended.err);
+    let ended = place.run(&["generate", "run", "--prompts", "none.txt"]);
+    assert!(ended.err.starts_with("error: cannot read none.txt\n"), "{}", ended.err);
+    let ended = place.run(&["generate", "run", "--prompts", "prompts.txt", "--prompt", "a"]);
+    assert_eq!(ended.code, Some(2));
+}
+
+#[test]
 fn errors_are_json_where_it_is_asked_for() {
     let place = Place::new();
     let ended = place.run(&["inspect", "a.oam", "--json"]);

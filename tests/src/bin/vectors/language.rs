@@ -184,7 +184,8 @@ fn batches(fixture: &Fixture) -> Result<Vec<Batch>> {
     let ids = fixture.ids("in.batches")?;
     let batch = |ids: &[u32]| {
         let sequence = length - 1;
-        let mut batch = Batch { rows, sequence, tokens: Vec::new(), targets: Vec::new() };
+        let mut batch =
+            Batch { tokens: Vec::new(), targets: Vec::new(), ..Batch::zeroed(rows, sequence) };
         for row in ids.chunks_exact(length) {
             batch.tokens.extend(&row[..sequence]);
             batch.targets.extend(row[1..].iter().map(|&id| id as i32));

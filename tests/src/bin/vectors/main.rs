@@ -59,6 +59,7 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("rnn_gru", block::gru),
     ("loss_cross_entropy", loss::cross_entropy),
     ("optim_adamw", optim::adamw),
+    ("optim_muon", optim::muon),
     ("optim_clip_sched", optim::clip_and_schedules),
     ("rng_dropout", random::dropout),
     ("moe_top", moe::layer),

@@ -1,40 +1,24 @@
-//! The optimizer update, clipping by the global norm, and the learning-rate schedules.
+//! Optimizer updates, clipping by the global norm, and the learning-rate schedules.
 //!
-//! Both run the arena update that training uses. Clipping is part of it and leaves no tensor of
+//! They run the updates that training uses. Clipping is part of it and leaves no tensor of
 //! its own; with a first moment that remembers nothing (beta1 = 0) the moment *is* the clipped
 //! gradient, so it is read there.
 
-use crate::runner::{OUTPUTS, Run, TRAJECTORY};
+use crate::runner::{OUTPUTS, Run, TRAJECTORY, shape};
 use anyhow::{Context, Result};
 use oa_graph::engine::Engine;
-use oa_graph::ops::update::{AdamWInputs, adamw as update};
+use oa_graph::ops::optim::adamw::{AdamWInputs, adamw as update};
+use oa_graph::ops::optim::muon::orthogonalise;
+use oa_graph::ops::optim::{BLOCK, Hyper};
 use oa_graph::{Spec, State};
+use oa_ml::init::Init;
 use oa_ml::optim::schedule::{DecayShape, Schedule};
+use oa_ml::{
+    GradientTape, ItTraining, ItTrainingConfig, Muon, MuonConfig, NamedTensor, Optimizer,
+    ParameterStore,
+};
 use oa_tests::Tolerance;
 use oa_tests::fixture::widen;
-
-/// Elements that the update's decay factors cover each.
-const BLOCK_ELEMS: usize = 64;
-
-/// Settings of one update, as the op takes them.
-#[derive(Clone, Copy)]
-struct Hyper {
-    lr: f64,
-    b1: f64,
-    b2: f64,
-    eps: f64,
-    weight_decay: f64,
-    max_norm: f64,
-}
-
-impl Hyper {
-    /// The words of update `t`, counted from 1; the bias corrections are computed in double.
-    fn words(&self, t: i32) -> [f32; 8] {
-        let correction = |b: f64| 1.0 - b.powi(t);
-        let Hyper { lr, b1, b2, eps, weight_decay, max_norm } = *self;
-        [lr, b1, b2, eps, weight_decay, correction(b1), correction(b2), max_norm].map(|x| x as f32)
-    }
-}
 
 /// One arena of parameters, gradients and moments, padded to whole blocks.
 struct Arena<'a> {
@@ -44,14 +28,14 @@ struct Arena<'a> {
     grads: State,
     m: State,
     v: State,
-    decay: State,
+    blocks: State,
 }
 
 impl<'a> Arena<'a> {
-    fn new(engine: &'a Engine, params: &[f32]) -> Result<Arena<'a>> {
-        let padded = params.len().next_multiple_of(BLOCK_ELEMS);
+    fn new(engine: &'a Engine, params: &[f32], decay: f32) -> Result<Arena<'a>> {
+        let padded = params.len().next_multiple_of(BLOCK);
         let state = |name: &str| engine.state(name, Spec::f32([padded]));
-        let decay = engine.state("decay", Spec::f32([padded / BLOCK_ELEMS]))?;
+        let blocks = engine.state("blocks", Spec::f32([padded / BLOCK, 2]))?;
         let arena = Arena {
             engine,
             elems: params.len(),
@@ -59,11 +43,11 @@ impl<'a> Arena<'a> {
             grads: state("grads")?,
             m: state("m")?,
             v: state("v")?,
-            decay,
+            blocks,
         };
         arena.write(&arena.params, params)?;
-        let ones = vec![1.0f32; padded / BLOCK_ELEMS];
-        engine.write_state(&arena.decay, bytemuck::cast_slice(&ones))?;
+        let table = [1.0, decay].repeat(padded / BLOCK);
+        engine.write_state(&arena.blocks, bytemuck::cast_slice(&table))?;
         Ok(arena)
     }
 
@@ -90,7 +74,7 @@ impl<'a> Arena<'a> {
             grads: &grads,
             m: &read(&self.m),
             v: &read(&self.v),
-            decay: &read(&self.decay),
+            blocks: &read(&self.blocks),
             partials: &grads.norm_partials()?,
             hyper: &self.engine.tensor_f32([8], &hyper)?,
         })?;
@@ -103,18 +87,17 @@ pub fn adamw(run: &mut Run) -> Result<()> {
     let fixture = run.fixture;
     let setting = |key: &str| fixture.number(key);
     let hyper = Hyper {
-        lr: setting("lr")?,
-        b1: setting("b1")?,
-        b2: setting("b2")?,
+        rate: setting("lr")?,
+        beta1: setting("b1")?,
+        beta2: setting("b2")?,
         eps: setting("eps")?,
-        weight_decay: setting("wd")?,
-        max_norm: 0.0,
+        ..Hyper::default()
     };
-    let arena = Arena::new(run.engine, fixture.f32("in.p0")?)?;
+    let arena = Arena::new(run.engine, fixture.f32("in.p0")?, setting("wd")? as f32)?;
     let (grads, want) = (fixture.f32("in.grads")?, fixture.f32("out.p")?);
     let updates = grads.chunks_exact(arena.elems).zip(want.chunks_exact(arena.elems));
     for (index, (grads, want)) in updates.enumerate() {
-        arena.step(grads, hyper.words(index as i32 + 1))?;
+        arena.step(grads, hyper.words(index as u64 + 1))?;
         let (name, got) = (format!("out.p[{index}]"), arena.read(&arena.params)?);
         run.checks.floats(TRAJECTORY, name, (&got, &widen(want)), Tolerance::OP);
     }
@@ -122,6 +105,55 @@ pub fn adamw(run: &mut Run) -> Result<()> {
         let want = widen(fixture.f32(name)?);
         run.checks.floats(OUTPUTS, name, (&arena.read(state)?, &want), Tolerance::OP);
     }
+    Ok(())
+}
+
+/// Several updates of a wide and a tall matrix by the optimizer itself: a model of one hidden
+/// parameter, whose gradient comes from `sum(p * g)`.
+pub fn muon(run: &mut Run) -> Result<()> {
+    let fixture = run.fixture;
+    let config = MuonConfig {
+        lr: fixture.number("lr")?,
+        momentum: fixture.number("momentum")?,
+        weight_decay: fixture.number("wd")?,
+        ..MuonConfig::default()
+    };
+    muon_steps(run, config, "wide")?;
+    muon_steps(run, config, "tall")
+}
+
+fn muon_steps(run: &mut Run, config: MuonConfig, side: &str) -> Result<()> {
+    let (fixture, engine) = (run.fixture, run.engine);
+    let out = |what: &str| format!("out.{side}.{what}");
+    let dims = fixture.shape(&format!("in.{side}.p0"))?.to_vec();
+    let elems = dims.iter().product::<usize>();
+    let grads = fixture.f32(&format!("in.{side}.grads"))?;
+    let want = fixture.f32(&out("p"))?;
+    let first = orthogonalise(&engine.tensor_f32(shape(&dims)?, &grads[..elems])?)?;
+    run.output(&out("ns_first_grad"), &first, Tolerance::BLOCK)?;
+
+    let mut store = ParameterStore::new(engine, 0);
+    let parameter = store.root().declare("w", shape(&dims)?, Init::Zeros)?;
+    let parameters = store.finalise()?;
+    let data = fixture.f32(&format!("in.{side}.p0"))?.to_vec();
+    parameters.load(&[NamedTensor { name: "w".into(), shape: dims.clone(), data }])?;
+    let mut optimizer = Muon::with_config(parameters.clone(), config)?;
+    let settings = ItTrainingConfig { max_norm: 0.0, ..ItTrainingConfig::default() };
+    let mut session = ItTraining::new_eager(engine, &mut optimizer, settings)?;
+    let steps = grads.chunks_exact(elems).zip(want.chunks_exact(elems));
+    for (index, (grads, want)) in steps.enumerate() {
+        session.begin_step()?;
+        session.zero_grad();
+        let loss = parameter.value().mul(&engine.tensor_f32(shape(&dims)?, grads)?)?.sum()?;
+        GradientTape::new().backward(&loss)?;
+        session.complete_step(&loss)?;
+        let (tensor, got) = (out(&format!("p[{index}]")), &parameters.to_host()?[0].data);
+        run.checks.floats(TRAJECTORY, tensor, (got, &widen(want)), Tolerance::OP);
+    }
+    drop(session);
+    let state = optimizer.state()?;
+    let m = &state.slot("m").context("Muon keeps a momentum")?[0].data;
+    run.checks.floats(OUTPUTS, out("m"), (m, &widen(fixture.f32(&out("m"))?)), Tolerance::OP);
     Ok(())
 }
 
@@ -133,9 +165,9 @@ pub fn clip_and_schedules(run: &mut Run) -> Result<()> {
     let (g0, g1) = (fixture.f32("in.g0")?, fixture.f32("in.g1")?);
     let grads = [g0, g1].concat();
     for (bound, prefix) in bounds.iter().zip(["out.c", "out.noop"]) {
-        let max_norm = bound.as_f64().context("a clip bound is no number")?;
-        let arena = Arena::new(run.engine, &vec![0.0; grads.len()])?;
-        let hyper = Hyper { lr: 0.0, b1: 0.0, b2: 0.0, eps: 1.0, weight_decay: 0.0, max_norm };
+        let max_norm = bound.as_f64().context("a clip bound is no number")? as f32;
+        let arena = Arena::new(run.engine, &vec![0.0; grads.len()], 0.0)?;
+        let hyper = Hyper { eps: 1.0, max_norm, ..Hyper::default() };
         let norm = arena.step(&grads, hyper.words(1))?;
         let want = widen(fixture.f32("out.norm")?);
         run.checks.floats(OUTPUTS, "out.norm", (&[norm], &want), Tolerance::OP);

@@ -2,10 +2,13 @@
 
 use crate::failure::{Explain, Failure};
 use crate::flags::{Common, EvalFlags, Part};
+use crate::settings::{Routine, Streamed, must_stream};
+use crate::train::{self, Text};
 use crate::{open, output};
 use indicatif::{ProgressBar, ProgressStyle};
-use oa::ml::data::{Batch, DataCursor, TextDataset, TokenView, Tokenizer};
-use oa::ml::{Evaluation, Model};
+use oa::ml::data::dataset::IGNORE;
+use oa::ml::data::{Batch, DataCursor, PackedText, TextDataset, TokenView, Tokenizer};
+use oa::ml::{Evaluation, Model, evaluate_read};
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
@@ -13,26 +16,78 @@ use std::time::Instant;
 /// Seed of the windows that evaluations draw: the same in each, so that losses compare.
 const WINDOWS_SEED: u64 = 0xE7A1;
 
+/// What an error of the loop could not do.
+const STOPPED: &str = "the evaluation stopped";
+
 /// Tokens of a sequence for a model that has no limit.
 const FREE_CONTEXT: usize = 64;
 
 /// Runs `oa eval`.
 pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
     let file = open::model_file(&flags.model)?;
-    let text = open::text(flags.data.as_deref())?;
+    let metadata = oa::io::inspect(&file)?.metadata;
+    let streamed = streamed(flags, train::routine(&metadata));
+    let text = match (&flags.data, &streamed) {
+        (Some(path), Some(streamed)) => Text::stream(path, streamed)?,
+        (data, _) => Text::Whole(open::text(data.as_deref())?),
+    };
     let engine = open::engine(common)?;
     let (model, checkpoint) = open::model(&engine, &file)?;
-    let data = open::dataset(&text, &checkpoint)?;
-    let view = part(&data, flags);
     let context = flags.context.or(model.config().context()).unwrap_or(FREE_CONTEXT);
     let started = Instant::now();
-    let measured = match flags.batches {
-        Some(count) => windows(&model, &view, flags.batch, context, count, bar(count))?,
-        None => pass(&model, &view, flags.batch, context)?,
+    let tokenizer = checkpoint.tokenizer.build();
+    let (measured, bytes) = match (&text, &streamed) {
+        (Text::Streamed(found), Some(streamed)) => {
+            let whole = flags.part == Some(Part::Whole);
+            let text = train::packed_text(found, tokenizer.into(), streamed, whole)?;
+            documents(&model, &text, flags, context).explain(STOPPED)?
+        }
+        (Text::Whole(text), _) => {
+            let view = part(&open::dataset(text, &checkpoint)?, flags);
+            let measured = match flags.batches {
+                Some(count) => {
+                    let (sizes, bar) = ([flags.batch, context, count], bar(count));
+                    windows(&model, &view, sizes, &bar).explain("cannot evaluate")?
+                }
+                None => pass(&model, &view, flags.batch, context)?,
+            };
+            (measured, predicted_bytes(&view, flags, context, tokenizer.as_ref())?)
+        }
+        (Text::Streamed(_), None) => unreachable!("documents are opened by how they are read"),
     };
-    let seconds = started.elapsed().as_secs_f64();
-    let bytes = predicted_bytes(&view, flags, context, checkpoint.tokenizer.build().as_ref())?;
-    tell(common, &file, &measured, bytes, seconds)
+    tell(common, &file, &measured, bytes, started.elapsed().as_secs_f64())
+}
+
+/// How the text is read, if it is read document by document: as the run of the checkpoint did it.
+fn streamed(flags: &EvalFlags, routine: Option<Routine>) -> Option<Streamed> {
+    let of_run = routine.and_then(|routine| routine.streamed);
+    let path = flags.data.as_deref()?;
+    match of_run {
+        Some(streamed) => Some(streamed),
+        None => must_stream(path).then(Streamed::default),
+    }
+}
+
+/// Measures documents, in their order; also the bytes that the predictions stand for.
+fn documents(
+    model: &Model,
+    text: &PackedText,
+    flags: &EvalFlags,
+    context: usize,
+) -> oa::ml::Result<(Evaluation, u64)> {
+    let most = flags.batches.unwrap_or(usize::MAX);
+    let batches: Box<dyn Iterator<Item = oa::ml::Result<Batch>>> = match flags.part {
+        Some(Part::Train | Part::Whole) => Box::new(text.pass(flags.batch, context)?),
+        Some(Part::Validation) | None => Box::new(text.validation(flags.batch, context)?),
+    };
+    let (mut bytes, tokenizer) = (0, text.tokenizer());
+    let batches = batches.take(most).inspect(|batch| {
+        let targets = batch.iter().flat_map(|batch| &batch.targets);
+        let told = targets.filter(|&&id| id != IGNORE).map(|&id| tokenizer.token(id as u32));
+        bytes += told.flatten().map(|token| token.len() as u64).sum::<u64>();
+    });
+    let measured = evaluate_read(model, batches)?;
+    Ok((measured, bytes))
 }
 
 fn part(data: &TextDataset, flags: &EvalFlags) -> TokenView {
@@ -49,18 +104,12 @@ fn part(data: &TextDataset, flags: &EvalFlags) -> TokenView {
 pub fn windows(
     model: &Model,
     view: &TokenView,
-    batch: usize,
-    context: usize,
-    count: usize,
-    bar: ProgressBar,
-) -> Result<Evaluation, Failure> {
-    let cursor = DataCursor::shuffled(WINDOWS_SEED);
-    let batches = view.batches(batch, context, cursor).explain("cannot evaluate")?;
-    let batches = std::iter::repeat_with({
-        let mut batches = batches;
-        move || batches.next_batch()
-    });
-    measure(model, batches.take(count), &bar)
+    [rows, sequence, count]: [usize; 3],
+    bar: &ProgressBar,
+) -> oa::ml::Result<Evaluation> {
+    let mut batches = view.batches(rows, sequence, DataCursor::shuffled(WINDOWS_SEED))?;
+    let batches = std::iter::repeat_with(move || batches.next_batch());
+    measure(model, batches.take(count), bar)
 }
 
 fn pass(
@@ -71,7 +120,7 @@ fn pass(
 ) -> Result<Evaluation, Failure> {
     let batches = view.pass(batch, context).explain("cannot evaluate")?;
     let count = (view.tokens().len() - 1).div_ceil(context).div_ceil(batch);
-    measure(model, batches, &bar(count))
+    measure(model, batches, &bar(count)).explain(STOPPED)
 }
 
 /// Bytes of the text that the measured predictions stand for: tokens of different vocabularies say
@@ -103,10 +152,10 @@ fn measure(
     model: &Model,
     batches: impl Iterator<Item = Batch>,
     bar: &ProgressBar,
-) -> Result<Evaluation, Failure> {
+) -> oa::ml::Result<Evaluation> {
     let measured = oa::ml::evaluate(model, bar.wrap_iter(batches));
     bar.finish_and_clear();
-    measured.explain("the evaluation stopped")
+    measured
 }
 
 fn tell(

@@ -119,6 +119,7 @@ impl<T> Explain<T> for oa::ml::Result<T> {
     fn explain(self, sentence: &str) -> Result<T, Failure> {
         self.map_err(|error| match error {
             oa::ml::Error::Graph(error) => graph_failure(sentence, &error),
+            oa::ml::Error::Data(fault) => data_failure(sentence, &fault),
             error => {
                 let (end, remedy) = model_remedy(&error);
                 Failure::new(end, sentence, error.to_string(), remedy)
@@ -137,6 +138,36 @@ impl<T> Explain<T> for oa_vk::Result<T> {
     fn explain(self, sentence: &str) -> Result<T, Failure> {
         self.map_err(|error| device_failure(sentence, &error))
     }
+}
+
+/// What ends a run that is on its way.
+impl From<oa::ml::Error> for Failure {
+    fn from(error: oa::ml::Error) -> Failure {
+        match Err::<(), _>(error).explain("the training stopped") {
+            Err(failure) => failure,
+            Ok(()) => unreachable!("an error was explained"),
+        }
+    }
+}
+
+fn data_failure(sentence: &str, fault: &oa::ml::data::DataFault) -> Failure {
+    use oa::ml::data::DataFault as Cause;
+    let (end, remedy) = match fault {
+        Cause::File { verb, path, source } => return Failure::file(verb, path, source),
+        Cause::NotAFile { .. } => (End::Failed, "give a file or a folder with --data"),
+        Cause::EmptyFolder { .. } => (End::Failed, "name other endings with --extensions"),
+        Cause::Line { .. } => (
+            End::Failed,
+            "mend that line, name the --field, or leave such lines out with --skip-bad-lines",
+        ),
+        Cause::Changed { .. } => (End::Failed, "leave the text as it is while it is in use"),
+        Cause::Split { .. } => {
+            (End::Failed, "give more documents with --data, or a smaller --validate-one-in")
+        }
+        Cause::Cursor { .. } => (End::Failed, "give the text that the run began with"),
+        _ => (End::Failed, "this is a fault of OA: please report it with this text"),
+    };
+    Failure::new(end, sentence, fault.to_string(), remedy)
 }
 
 fn graph_failure(sentence: &str, error: &oa::graph::Error) -> Failure {
@@ -181,8 +212,14 @@ fn model_remedy(error: &oa::ml::Error) -> (End, &'static str) {
             "give a longer text with --data, a smaller --context, or --whole to use all of the \
              text for training and evaluation",
         ),
-        Cause::Optimizer { .. } => (End::Usage, "change that setting"),
-        Cause::Sampling { .. } | Cause::EmptyPrompt => (End::Usage, "change that flag"),
+        Cause::Optimizer { .. } | Cause::Setting { .. } => (End::Usage, "change that setting"),
+        Cause::Pattern { .. } => {
+            (End::Usage, "`oa inspect --tensors` lists the parameters of a saved run")
+        }
+        Cause::AllFrozen { .. } => (End::Usage, "leave some parameters out of --freeze"),
+        Cause::Sampling { .. } | Cause::EmptyPrompt | Cause::EmptyStop { .. } => {
+            (End::Usage, "change that flag")
+        }
         Cause::UnknownCharacter { .. } | Cause::NotUtf8 { .. } => (
             End::Failed,
             "use a text of these characters, or a model of --tokenizer byte or bpe, which take \

@@ -95,8 +95,9 @@ pub struct EvalFlags {
     /// A checkpoint, or the folder of a run.
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
-    /// The text; without it, the built-in corpus.
-    #[arg(long, value_name = "FILE")]
+    /// The text; without it, the built-in corpus. Folders, JSONL and the texts of a run that
+    /// streamed are read document by document, as the run did it.
+    #[arg(long, value_name = "FILE|FOLDER")]
     pub data: Option<PathBuf>,
     /// Which part of the text; the default is `validation`, or `whole` for the built-in corpus.
     #[arg(long, value_enum)]
@@ -125,9 +126,22 @@ pub struct GenerateFlags {
     /// A file that holds the text to continue.
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
-    /// Tokens to generate.
+    /// A file with a text to continue on each line; they are computed side by side and shown one
+    /// after the other. Line n draws with the seed plus n, counted from 0.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file"])]
+    pub prompts: Option<PathBuf>,
+    /// --prompts: texts computed at a time.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub batch: usize,
+    /// Tokens to generate at most.
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub tokens: usize,
+    /// End a text where this comes, which is cut off; may be given several times.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub stop: Vec<String>,
+    /// Keep what ended the text.
+    #[arg(long)]
+    pub keep_stop: bool,
     /// How freely tokens are chosen; 0 always takes the likeliest.
     #[arg(long, value_name = "T", default_value_t = 0.8)]
     pub temperature: f32,

@@ -8,7 +8,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use resolve::{Mode, Plan, Routine, resolve};
+pub use resolve::{Mode, Plan, Routine, Streamed, must_stream, resolve};
 
 use crate::failure::{End, Failure};
 use clap::ValueEnum;
@@ -52,6 +52,8 @@ pub enum ScheduleKind {
     Constant,
     /// A cosine down to --min-ratio.
     Cosine,
+    /// A line down to --min-ratio.
+    Linear,
     /// It stays, then falls to --min-ratio over the last --decay steps.
     Wsd,
 }
@@ -99,13 +101,51 @@ pub enum Order {
     Contract,
 }
 
+/// How gradients become updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimizerKind {
+    /// Adaptive moments, decoupled weight decay.
+    #[default]
+    Adamw,
+    /// Gradient descent with momentum.
+    Sgd,
+    /// Orthogonalised momentum for hidden matrices, AdamW at a rate of 0.001 for the rest.
+    Muon,
+}
+
 /// Every setting that flags or a file may give.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
-    /// The text to learn; without it, the built-in corpus.
-    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    /// The text to learn; without it, the built-in corpus. A folder, and JSONL with a document a
+    /// line, are streamed.
+    #[arg(long, value_name = "FILE|FOLDER", help_heading = "Data")]
     pub data: Option<PathBuf>,
+    /// Read a text document by document instead of all at once, for texts that do not fit in memory.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Data")]
+    pub stream: Option<bool>,
+    /// streamed: endings of the files of a folder [default: txt,md,jsonl,ndjson].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Data")]
+    pub extensions: Option<Vec<String>>,
+    /// streamed: field of a JSONL object that is the document [default: text].
+    #[arg(long, value_name = "NAME", help_heading = "Data")]
+    pub field: Option<String>,
+    /// streamed: leave out lines of JSONL that hold no document, and say how many.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Data")]
+    pub skip_bad_lines: Option<bool>,
+    /// streamed: a token that follows each document [default: none].
+    #[arg(long, value_name = "TOKEN", help_heading = "Data")]
+    pub separator: Option<u32>,
+    /// streamed: predict the first token of a document from the one before.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(value_name = "BOOL", help_heading = "Data")]
+    pub across: Option<bool>,
+    /// streamed: of each N documents one validates [default: 10].
+    #[arg(long, value_name = "N", help_heading = "Data")]
+    pub validate_one_in: Option<u64>,
     /// Train and evaluate on all of the text, for texts to be learned by heart. Otherwise the last
     /// tenth validates.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -200,7 +240,10 @@ pub struct Settings {
     /// Batches that make one step [default: 1].
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub accumulation: Option<u32>,
-    /// Learning rate [default: 0.001; contract: 0.01, contract-mamba3 0.003].
+    /// The optimizer [default: adamw].
+    #[arg(long, value_enum, help_heading = "Training")]
+    pub optimizer: Option<OptimizerKind>,
+    /// Learning rate [default: adamw 0.001, contract 0.01, contract-mamba3 0.003; sgd 0.1; muon 0.02].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub lr: Option<f64>,
     /// Steps in which the rate rises to --lr [default: 20; contract: 0].
@@ -209,7 +252,7 @@ pub struct Settings {
     /// How the rate moves then [default: constant].
     #[arg(long, value_enum, help_heading = "Training")]
     pub schedule: Option<ScheduleKind>,
-    /// cosine, wsd: last rate over --lr [default: 0.1].
+    /// cosine, linear, wsd: last rate over --lr [default: 0.1].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub min_ratio: Option<f64>,
     /// wsd: steps of the fall [default: a fifth of the run].
@@ -221,16 +264,22 @@ pub struct Settings {
     /// Largest gradient norm; 0 for no clipping [default: 1].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub clip: Option<f32>,
-    /// Weight decay of matrices [default: 0.1].
+    /// Parameters that do not train: names, modules, or names with `*` for any characters.
+    #[arg(long, value_name = "PATTERN", num_args = 1.., help_heading = "Training")]
+    pub freeze: Option<Vec<String>>,
+    /// Weight decay of matrices [default: adamw 0.1, sgd 0, muon 0.01].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub weight_decay: Option<f64>,
-    /// Decay of the first moment [default: 0.9].
+    /// sgd, muon: momentum [default: sgd 0.9, muon 0.95].
+    #[arg(long, value_name = "X", help_heading = "Training")]
+    pub momentum: Option<f64>,
+    /// adamw, muon: decay of the first moment [default: 0.9].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub beta1: Option<f64>,
-    /// Decay of the second moment [default: 0.95].
+    /// adamw, muon: decay of the second moment [default: 0.95].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub beta2: Option<f64>,
-    /// Added to the root of the second moment [default: 1e-8].
+    /// adamw, muon: added to the root of the second moment [default: 1e-8].
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub eps: Option<f64>,
     /// Seed of weights, order and dropout [default: 0; contract: 20260714].
@@ -252,6 +301,12 @@ pub struct Settings {
     /// Batches of an evaluation, the same random windows each time [default: 20].
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub eval_batches: Option<usize>,
+    /// End the run at the Nth evaluation in a row without a lower loss [default: never].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub patience: Option<u32>,
+    /// What counts as lower for --patience, in nats [default: 0].
+    #[arg(long, value_name = "X", help_heading = "Run")]
+    pub min_delta: Option<f64>,
     /// How steps execute; the flags are --captured and --eager.
     #[arg(skip)]
     pub mode: Option<Mode>,
@@ -287,9 +342,11 @@ impl Settings {
             ("min-ratio", self.min_ratio),
             ("clip", small(self.clip)),
             ("weight-decay", self.weight_decay),
+            ("momentum", self.momentum),
             ("beta1", self.beta1),
             ("beta2", self.beta2),
             ("eps", self.eps),
+            ("min-delta", self.min_delta),
         ];
         match numbers.into_iter().find(|(_, number)| number.is_some_and(|x| !x.is_finite())) {
             Some((key, number)) => {

@@ -1,15 +1,18 @@
 //! From settings to a plan: defaults by architecture, and refusal of what has no use.
 
-use super::{Arch, Fall, Order, Rate, Rope, ScheduleKind, Settings};
+use super::{Arch, Fall, OptimizerKind, Order, Rate, Rope, ScheduleKind, Settings};
 use crate::failure::{Explain, Failure};
-use oa::ml::data::DataCursor;
+use oa::ml::data::{DataCursor, SourceConfig};
 use oa::ml::model::{
     ContractMamba3Config, ContractMoeConfig, ContractTransformerConfig, DecayStyle, Mamba3LmConfig,
     MoeLmConfig, RnnLmConfig, RopeStyle, TransformerConfig,
 };
-use oa::ml::{AdamWConfig, DecayShape, ItTrainingConfig, ModelConfig, Schedule};
+use oa::ml::{
+    AdamWConfig, DecayShape, ItTrainingConfig, ModelConfig, MuonConfig, OptimizerConfig, Schedule,
+    SgdConfig,
+};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Token ids of the byte tokenizer.
 const BYTES: usize = 256;
@@ -26,7 +29,7 @@ pub enum Mode {
 }
 
 /// What a run does beside its arithmetic: the part of a plan that a checkpoint keeps as metadata.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Routine {
     /// The text; the built-in corpus when there is none.
@@ -47,7 +50,41 @@ pub struct Routine {
     pub eval_batches: usize,
     /// How steps execute.
     pub mode: Mode,
+    /// Evaluations without a lower loss that end the run.
+    #[serde(default)]
+    pub patience: Option<u32>,
+    /// What counts as lower, in nats.
+    #[serde(default)]
+    pub min_delta: f64,
+    /// How documents are read, when the text is streamed.
+    #[serde(default)]
+    pub streamed: Option<Streamed>,
 }
+
+/// How the documents of a streamed text are found and split.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Streamed {
+    /// Endings of the files of a folder.
+    pub extensions: Vec<String>,
+    /// Field of a JSONL object that is the document.
+    pub field: String,
+    /// Whether bad lines are left out.
+    pub skip_bad_lines: bool,
+    /// A token that follows each document.
+    pub separator: Option<u32>,
+    /// Whether the first token of a document is predicted.
+    pub across: bool,
+    /// Of this many documents one validates.
+    pub validate_one_in: u64,
+}
+
+/// Settings that only a streamed text has a use for.
+const STREAMED: &[&str] =
+    &["extensions", "field", "skip-bad-lines", "separator", "across", "validate-one-in"];
+
+/// Settings that a streamed text has no use for.
+const WINDOWS: &[&str] = &["whole", "order"];
 
 /// A run, with every setting decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +94,10 @@ pub struct Plan {
     /// Settings of the session.
     pub training: ItTrainingConfig,
     /// Settings of the optimizer.
-    pub optimizer: AdamWConfig,
+    pub optimizer: OptimizerConfig,
+    /// Patterns of the parameters that do not train from the first step on; a resumed run has the
+    /// frozen ones of its checkpoint.
+    pub freeze: Vec<String>,
     /// Where the data order starts.
     pub cursor: DataCursor,
     /// The rest.
@@ -87,6 +127,25 @@ const SIZES: &[&str] = &[
     "decay-rate",
     "out-norm",
 ];
+
+/// Settings that only some optimizers have a use for.
+const MOMENTS: &[(&str, &[OptimizerKind])] = &[
+    ("momentum", &[OptimizerKind::Sgd, OptimizerKind::Muon]),
+    ("beta1", &[OptimizerKind::Adamw, OptimizerKind::Muon]),
+    ("beta2", &[OptimizerKind::Adamw, OptimizerKind::Muon]),
+    ("eps", &[OptimizerKind::Adamw, OptimizerKind::Muon]),
+];
+
+impl OptimizerKind {
+    /// Its name as a flag.
+    fn name(self) -> &'static str {
+        match self {
+            OptimizerKind::Adamw => "adamw",
+            OptimizerKind::Sgd => "sgd",
+            OptimizerKind::Muon => "muon",
+        }
+    }
+}
 
 impl Arch {
     /// Its name as a flag.
@@ -200,6 +259,7 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
     let steps = settings.steps.unwrap_or(defaults.steps);
     let seed = settings.seed.unwrap_or(defaults.seed);
     let built_in = settings.data.is_none();
+    let streamed = streamed(settings)?;
     let order = match settings.order {
         Some(order) => order,
         None if built_in => Order::Contract,
@@ -215,7 +275,15 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
         eval_every: settings.eval_every.unwrap_or(100),
         eval_batches: settings.eval_batches.unwrap_or(20),
         mode: settings.mode.unwrap_or_default(),
+        patience: settings.patience,
+        min_delta: settings.min_delta.unwrap_or(0.0),
+        streamed,
     };
+    positive("patience", u64::from(routine.patience.unwrap_or(1)))?;
+    if settings.min_delta.is_some() && routine.patience.is_none() {
+        let remedy = "leave it out, or give --patience";
+        return Err(useless("min-delta", "a run without --patience", remedy.into()));
+    }
     positive("batch", routine.batch as u64)?;
     positive("context", routine.context as u64)?;
     positive("steps", steps)?;
@@ -232,8 +300,10 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
             accumulation,
             seed,
         },
-        optimizer: optimizer(settings, defaults.lr),
+        optimizer: optimizer(settings, defaults.lr)?,
+        freeze: settings.freeze.clone().unwrap_or_default(),
         cursor: match order {
+            _ if routine.streamed.is_some() => DataCursor::packed(seed),
             Order::Contract => DataCursor::CONTRACT,
             Order::Shuffled => DataCursor::shuffled(seed),
         },
@@ -245,16 +315,25 @@ fn refuse_useless(settings: &Settings, arch: Arch) -> Result<(), Failure> {
     let schedule = settings.schedule.unwrap_or_default();
     let falls: &[&str] = match schedule {
         ScheduleKind::Constant => &[],
-        ScheduleKind::Cosine => &["min-ratio"],
+        ScheduleKind::Cosine | ScheduleKind::Linear => &["min-ratio"],
         ScheduleKind::Wsd => &["min-ratio", "decay", "fall"],
     };
     let schedule_name = match schedule {
         ScheduleKind::Constant => "constant",
         ScheduleKind::Cosine => "cosine",
+        ScheduleKind::Linear => "linear",
         ScheduleKind::Wsd => "wsd",
     };
+    let kind = settings.optimizer.unwrap_or_default();
     for key in settings.given().keys() {
         let key = key.as_str();
+        if let Some((_, only)) = MOMENTS.iter().find(|(name, _)| *name == key)
+            && !only.contains(&kind)
+        {
+            let names: Vec<&str> = only.iter().map(|kind| kind.name()).collect();
+            let remedy = format!("leave it out, or choose --optimizer {}", names.join(" or "));
+            return Err(useless(key, &format!("--optimizer {}", kind.name()), remedy));
+        }
         if SIZES.contains(&key) && !arch.sizes().contains(&key) {
             let remedy = match arch.sizes() {
                 [] => format!(
@@ -268,13 +347,60 @@ fn refuse_useless(settings: &Settings, arch: Arch) -> Result<(), Failure> {
         }
         if ["min-ratio", "decay", "fall"].contains(&key) && !falls.contains(&key) {
             let remedy = match key {
-                "min-ratio" => "leave it out, or choose --schedule cosine or wsd",
+                "min-ratio" => "leave it out, or choose --schedule cosine, linear or wsd",
                 _ => "leave it out, or choose --schedule wsd",
             };
             return Err(useless(key, &format!("--schedule {schedule_name}"), remedy.into()));
         }
     }
     Ok(())
+}
+
+/// Whether a text can only be read document by document.
+pub fn must_stream(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson")
+}
+
+impl Default for Streamed {
+    fn default() -> Streamed {
+        let SourceConfig { extensions, field, skip_bad_lines, .. } = SourceConfig::default();
+        let (separator, across, validate_one_in) = (None, false, 10);
+        Streamed { extensions, field, skip_bad_lines, separator, across, validate_one_in }
+    }
+}
+
+/// How documents are read, if they are; refuses the settings of the other way.
+fn streamed(settings: &Settings) -> Result<Option<Streamed>, Failure> {
+    let needed = settings.data.as_deref().is_some_and(must_stream);
+    let wanted = settings.stream.unwrap_or(needed);
+    if needed && !wanted {
+        return Err(useless("stream=false", "a folder or JSONL", "leave it out".into()));
+    }
+    if wanted && settings.data.is_none() {
+        let remedy = "leave it out, or give a text with --data";
+        return Err(useless("stream", "the built-in corpus", remedy.into()));
+    }
+    let (others, who, remedy) = match wanted {
+        true => (WINDOWS, "a streamed text", "leave it out"),
+        false => (STREAMED, "a text in memory", "leave it out, or add --stream"),
+    };
+    let given = settings.given();
+    if let Some(key) = others.iter().find(|key| given.contains_key(**key)) {
+        return Err(useless(key, who, remedy.into()));
+    }
+    let defaults = Streamed::default();
+    let one_in = settings.validate_one_in.unwrap_or(defaults.validate_one_in);
+    if one_in < 2 {
+        return Err(out_of_range("validate-one-in", one_in as f64, "at least 2"));
+    }
+    Ok(wanted.then(|| Streamed {
+        extensions: settings.extensions.clone().unwrap_or(defaults.extensions),
+        field: settings.field.clone().unwrap_or(defaults.field),
+        skip_bad_lines: settings.skip_bad_lines.unwrap_or(false),
+        separator: settings.separator,
+        across: settings.across.unwrap_or(false),
+        validate_one_in: one_in,
+    }))
 }
 
 fn useless(key: &str, choice: &str, remedy: String) -> Failure {
@@ -386,15 +512,43 @@ fn recurrent(settings: &Settings) -> RnnLmConfig {
     }
 }
 
-fn optimizer(settings: &Settings, lr: f64) -> AdamWConfig {
-    let defaults = AdamWConfig::default();
-    AdamWConfig {
-        lr: settings.lr.unwrap_or(lr),
-        beta1: settings.beta1.unwrap_or(defaults.beta1),
-        beta2: settings.beta2.unwrap_or(defaults.beta2),
-        eps: settings.eps.unwrap_or(defaults.eps),
-        weight_decay: settings.weight_decay.unwrap_or(defaults.weight_decay),
-    }
+fn optimizer(settings: &Settings, lr: f64) -> Result<OptimizerConfig, Failure> {
+    let adamw = AdamWConfig::default();
+    let beta1 = settings.beta1.unwrap_or(adamw.beta1);
+    let beta2 = settings.beta2.unwrap_or(adamw.beta2);
+    let eps = settings.eps.unwrap_or(adamw.eps);
+    let decay = |usual: f64| settings.weight_decay.unwrap_or(usual);
+    let momentum = |usual: f64| settings.momentum.unwrap_or(usual);
+    let rate = |usual: f64| settings.lr.unwrap_or(usual);
+    let config = match settings.optimizer.unwrap_or_default() {
+        OptimizerKind::Adamw => {
+            let weight_decay = decay(adamw.weight_decay);
+            OptimizerConfig::AdamW(AdamWConfig { lr: rate(lr), beta1, beta2, eps, weight_decay })
+        }
+        OptimizerKind::Sgd => {
+            let usual = SgdConfig::default();
+            OptimizerConfig::Sgd(SgdConfig {
+                lr: rate(usual.lr),
+                momentum: momentum(usual.momentum),
+                weight_decay: decay(usual.weight_decay),
+                ..usual
+            })
+        }
+        OptimizerKind::Muon => {
+            let usual = MuonConfig::default();
+            OptimizerConfig::Muon(MuonConfig {
+                lr: rate(usual.lr),
+                momentum: momentum(usual.momentum),
+                weight_decay: decay(usual.weight_decay),
+                beta1,
+                beta2,
+                eps,
+                ..usual
+            })
+        }
+    };
+    config.check().explain("cannot start this run")?;
+    Ok(config)
 }
 
 fn schedule(settings: &Settings, warmup: u64, steps: u64) -> Result<Schedule, Failure> {
@@ -406,6 +560,7 @@ fn schedule(settings: &Settings, warmup: u64, steps: u64) -> Result<Schedule, Fa
     Ok(match settings.schedule.unwrap_or_default() {
         ScheduleKind::Constant => Schedule::Constant { warmup },
         ScheduleKind::Cosine => Schedule::Cosine { warmup, min_ratio },
+        ScheduleKind::Linear => Schedule::linear(warmup, steps, min_ratio),
         ScheduleKind::Wsd => Schedule::WarmupStableDecay {
             warmup,
             decay: settings.decay.unwrap_or(steps.div_ceil(5)),

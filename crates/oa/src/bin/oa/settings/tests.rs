@@ -1,8 +1,8 @@
 //! Defaults, merging, and what is refused.
 
-use super::{Arch, Mode, Order, ScheduleKind, Settings, resolve};
+use super::{Arch, Mode, OptimizerKind, Order, ScheduleKind, Settings, resolve};
 use oa::ml::data::DataCursor;
-use oa::ml::{ModelConfig, Schedule};
+use oa::ml::{ModelConfig, OptimizerConfig, Schedule};
 use std::path::PathBuf;
 
 fn refuse(settings: Settings) -> String {
@@ -21,7 +21,7 @@ fn a_text_alone_gives_the_published_transformer() {
     assert_eq!(plan.training.total_steps, 200);
     assert_eq!(plan.training.schedule, Schedule::Constant { warmup: 20 });
     assert_eq!(plan.training.max_norm, 1.0);
-    let optimizer = plan.optimizer;
+    let OptimizerConfig::AdamW(optimizer) = plan.optimizer else { panic!("{plan:?}") };
     assert_eq!((optimizer.lr, optimizer.beta1, optimizer.beta2), (0.001, 0.9, 0.95));
     assert_eq!((optimizer.eps, optimizer.weight_decay), (1.0e-8, 0.1));
     assert_eq!(plan.cursor, DataCursor::shuffled(0));
@@ -34,7 +34,7 @@ fn the_contract_has_its_own_defaults() {
     assert_eq!(plan.model.parameter_count(), 31_104);
     assert_eq!((plan.routine.batch, plan.routine.context, plan.routine.whole), (64, 16, true));
     assert_eq!((plan.training.total_steps, plan.training.seed), (300, 20_260_714));
-    assert_eq!(plan.optimizer.lr, 0.01);
+    assert_eq!(plan.optimizer.rate(), 0.01);
     assert_eq!(plan.cursor, DataCursor::CONTRACT);
     let settings = Settings { arch: Some(Arch::ContractGru), ..settings };
     assert_eq!(resolve(&settings).unwrap().model.parameter_count(), 43_648);
@@ -42,7 +42,7 @@ fn the_contract_has_its_own_defaults() {
     assert_eq!(resolve(&settings).unwrap().model.parameter_count(), 25_760);
     let settings = Settings { arch: Some(Arch::ContractMamba3), ..settings };
     let plan = resolve(&settings).unwrap();
-    assert_eq!((plan.model.parameter_count(), plan.optimizer.lr), (25_800, 0.003));
+    assert_eq!((plan.model.parameter_count(), plan.optimizer.rate()), (25_800, 0.003));
 }
 
 #[test]
@@ -83,7 +83,10 @@ fn settings_without_a_use_are_refused() {
     let cosine = Some(ScheduleKind::Cosine);
     let text = refuse(Settings { decay: Some(5), schedule: cosine, ..Settings::default() });
     assert!(text.contains("--schedule cosine has no use for --decay"), "{text}");
-    assert!(resolve(&Settings { min_ratio: Some(0.2), schedule: cosine, ..rnn }).is_ok());
+    assert!(resolve(&Settings { min_ratio: Some(0.2), schedule: cosine, ..rnn.clone() }).is_ok());
+    let linear = Settings { schedule: Some(ScheduleKind::Linear), warmup: Some(50), ..rnn };
+    let plan = resolve(&linear).unwrap();
+    assert_eq!(plan.training.schedule, Schedule::linear(50, 200, 0.1));
 }
 
 #[test]
@@ -98,6 +101,30 @@ fn impossible_settings_are_refused() {
     assert!(text.contains("--clip is -1"), "{text}");
     let failure = Settings { clip: Some(f32::NAN), ..Settings::default() }.check_numbers();
     assert!(failure.unwrap_err().to_string().contains("--clip is NaN"));
+}
+
+#[test]
+fn each_optimizer_has_its_own_settings() {
+    let of = |optimizer| Settings { optimizer: Some(optimizer), ..Settings::default() };
+    let (adamw, sgd, muon) =
+        (of(OptimizerKind::Adamw), of(OptimizerKind::Sgd), of(OptimizerKind::Muon));
+    let plan = resolve(&Settings { momentum: Some(0.5), ..sgd.clone() }).unwrap();
+    let OptimizerConfig::Sgd(config) = plan.optimizer else { panic!("{plan:?}") };
+    assert_eq!((config.lr, config.momentum, config.weight_decay), (0.1, 0.5, 0.0));
+    let plan = resolve(&Settings { weight_decay: Some(0.25), ..muon.clone() }).unwrap();
+    let OptimizerConfig::Muon(config) = plan.optimizer else { panic!("{plan:?}") };
+    assert_eq!((config.lr, config.momentum, config.weight_decay), (0.02, 0.95, 0.25));
+    let text = refuse(Settings { momentum: Some(0.5), ..adamw.clone() });
+    assert!(text.contains("--optimizer adamw has no use for --momentum"), "{text}");
+    assert!(text.contains("leave it out, or choose --optimizer sgd or muon"), "{text}");
+    let text = refuse(Settings { beta1: Some(0.5), ..sgd.clone() });
+    assert!(text.contains("--optimizer sgd has no use for --beta1"), "{text}");
+    let text = refuse(Settings { momentum: Some(1.5), ..sgd });
+    assert!(text.contains("Sgd: momentum is 1.5, it must be in 0..1"), "{text}");
+    let text = refuse(Settings { lr: Some(-1.0), ..muon });
+    assert!(text.contains("Muon: lr is -1, it must be finite and positive"), "{text}");
+    let text = refuse(Settings { beta2: Some(1.0), ..adamw });
+    assert!(text.contains("AdamW: beta2 is 1, it must be in 0..1"), "{text}");
 }
 
 #[test]

@@ -3,11 +3,15 @@
 //! Everything that decides a bit comes from the settings of a fresh run or from the checkpoint of a
 //! resumed one; nothing is taken from the folder but its newest file.
 
-mod metrics;
+mod drawing;
 mod run;
 mod show;
 mod start;
+mod texts;
 mod tokenizer;
+
+pub use start::routine;
+pub use texts::{Text, packed_text};
 
 use crate::failure::Failure;
 use crate::flags::{Common, TrainFlags};

@@ -1,103 +1,87 @@
-//! The loop of a run: step, measure, save, until it is over or somebody asks it to end.
+//! A run with its display, from the first step to the last word.
+//!
+//! The loop itself is the library's: this file says what the run reads, where it saves, who listens
+//! and how it ends.
 
-use super::metrics::Metrics;
-use super::show::{Pace, Show};
+use super::drawing::Drawing;
+use super::show::Show;
 use super::start::Start;
+use super::texts::Texts;
 use crate::failure::{Explain, Failure};
 use crate::flags::Common;
 use crate::interrupt::Interrupt;
-use crate::settings::{Mode, Plan, Routine};
-use crate::{eval, open, output};
-use indicatif::ProgressBar;
+use crate::settings::Mode;
+use crate::{open, output};
 use oa::Engine;
 use oa::io::CheckpointFolder;
-use oa::ml::data::{Batch, Batches, DataCursor, TextDataset, TokenView};
-use oa::ml::train::RunIdentity;
-use oa::ml::{AdamW, ItTraining, Model};
+use oa::ml::train::{CsvLog, EarlyStop, Ending, Fit, Fitted, Periodic};
+use oa::ml::{ItTraining, Model, Optimizer};
 use serde_json::json;
-use std::path::PathBuf;
-use std::time::Instant;
 
-/// What an error of the loop could not do.
-const STOPPED: &str = "the training stopped";
-/// What an error before it could not do.
+/// What an error before the loop could not do.
 const PREPARING: &str = "cannot prepare the training";
 
 /// Runs a run to its end, or to the first Ctrl-C.
 pub fn run(common: &Common, start: Start) -> Result<(), Failure> {
-    let plan = &start.plan;
-    let texts = Texts::of(&start)?;
+    let mut texts = Texts::of(&start)?;
     let engine = open::engine(common)?;
     let model = model(&engine, &start)?;
-    let folder = CheckpointFolder::create(&start.out, plan.routine.keep)?;
+    model.parameters().freeze(&start.plan.freeze).explain("cannot start this run")?;
+    let folder = CheckpointFolder::create(&start.out, start.plan.routine.keep)?;
     if let Some(record) = &start.record {
         let path = start.out.join("settings.toml");
         std::fs::write(&path, record).map_err(|error| Failure::file("write", &path, &error))?;
     }
     let parameters = model.all_parameters().explain(PREPARING)?;
-    let mut optimizer = AdamW::with_config(parameters, plan.optimizer).explain(PREPARING)?;
-    let training = session(&engine, &mut optimizer, &start)?;
-    let done = training.steps_done();
-    let metrics = Metrics::open(&start.out, done)?;
-    let show = Show::new(common.json, plan.training.total_steps, done);
+    let mut optimizer = start.plan.optimizer.build(parameters).explain(PREPARING)?;
+    let mut training = session(&engine, &mut *optimizer, &start)?;
+    let (total, done) = (start.plan.training.total_steps, training.steps_done());
+    let mut show = Show::new(common.json, total, done, folder.clone());
     introduce(&show, &engine, &model, &start, &texts)?;
-    let measured = start.state().map(|state| state.metrics).unwrap_or_default();
-    let tokens_a_step = texts.batches.rows() * texts.batches.sequence();
-    let tokens_a_step = tokens_a_step as u64 * u64::from(plan.training.accumulation);
-    let mut run = Run {
-        plan,
-        start: &start,
-        model: &model,
-        training,
-        texts,
-        folder,
-        metrics,
-        show,
-        pace: Pace::new(tokens_a_step),
-        tokens_a_step,
-        validation_loss: measured.validation_loss,
-        best: measured.best_validation_loss,
-        elapsed_before: measured.elapsed_seconds,
-        began: Instant::now(),
-        saved: start.from.as_ref().map(|(file, _)| (done, file.clone())),
-    };
-    let outcome = run.go(&Interrupt::listen()?);
-    run.show.clear();
-    let drawn = run.metrics.flush(&run.title());
-    let interrupted = outcome?;
-    drawn?;
-    run.conclude(common, interrupted)
+    let fitted = fit(&start, &model, &mut texts, &mut training, &folder, &mut show)?;
+    conclude(&show, common, &start, &folder, &fitted)
 }
 
-/// What a run reads: its batches, and what it is measured on.
-struct Texts {
-    batches: Batches,
-    trained: usize,
-    held: TokenView,
-}
-
-impl Texts {
-    /// Judges the text before a device is opened.
-    fn of(start: &Start) -> Result<Texts, Failure> {
-        let Routine { whole, batch, context, .. } = start.plan.routine;
-        let data = TextDataset::from_bytes(&start.text, start.tokenizer.build().as_ref());
-        let data = data.explain("cannot use this text")?;
-        let (train, held) = match whole {
-            true => (data.whole(), data.whole()),
-            false => (data.train(), data.validation()),
-        };
-        let batches = train.batches(batch, context, start.plan.cursor);
-        let batches = batches.explain("cannot train on this text")?;
-        held.batches(1, context, DataCursor::shuffled(0))
-            .explain("cannot validate on the last tenth of this text")?;
-        Ok(Texts { batches, trained: train.tokens().len(), held })
+/// Trains, measures, saves and tells.
+fn fit(
+    start: &Start,
+    model: &Model,
+    texts: &mut Texts,
+    training: &mut ItTraining<'_>,
+    folder: &CheckpointFolder,
+    show: &mut Show,
+) -> Result<Fitted, Failure> {
+    let routine = &start.plan.routine;
+    let sizes = [routine.batch, routine.context, routine.eval_batches];
+    let mut csv = CsvLog::open(start.out.join("metrics.csv"), training.steps_done())?;
+    let mut drawing = Drawing::new(&start.out, title(model), csv.earlier());
+    let early = routine.patience.map(|patience| EarlyStop::new(patience, routine.min_delta));
+    let mut early = early.transpose().explain(PREPARING)?;
+    let interrupt = Interrupt::listen()?;
+    let (held, asked) = (&texts.held, || interrupt.asked());
+    let mut fit = Fit::new(model, &mut texts.batches, start.tokenizer.clone());
+    fit.evaluation = Some(Periodic {
+        every: routine.eval_every,
+        run: Box::new(|model| held.measure(model, sizes)),
+    });
+    fit.saving = Some(Periodic {
+        every: routine.checkpoint_every,
+        run: Box::new(|checkpoint| Ok(folder.save(checkpoint).map(drop)?)),
+    });
+    fit.callbacks = vec![&mut csv, show, &mut drawing];
+    if let Some(early) = &mut early {
+        fit.callbacks.push(early);
     }
+    fit.asked = Some(&asked);
+    fit.metadata = start.metadata.clone();
+    fit.before = start.state().map(|state| state.metrics).unwrap_or_default();
+    fit.run(training)
 }
 
 /// The session, brought to where the checkpoint was.
 fn session<'a>(
     engine: &Engine,
-    optimizer: &'a mut AdamW,
+    optimizer: &'a mut dyn Optimizer,
     start: &Start,
 ) -> Result<ItTraining<'a>, Failure> {
     let mut training = match start.plan.routine.mode {
@@ -121,6 +105,12 @@ fn model(engine: &Engine, start: &Start) -> Result<Model, Failure> {
     Ok(model)
 }
 
+fn title(model: &Model) -> String {
+    let config = model.config();
+    let parameters = output::count(config.parameter_count() as u64);
+    format!("{}, {parameters} parameters", config.architecture())
+}
+
 /// Says what is about to happen.
 fn introduce(
     show: &Show,
@@ -132,7 +122,7 @@ fn introduce(
     let (plan, device) = (&start.plan, engine.device());
     let (parameters, steps) = (model.config().parameter_count() as u64, plan.training.total_steps);
     let from = start.from.as_ref().map(|(file, _)| file);
-    show.event(&json!({
+    let mut event = json!({
         "event": "start",
         "device": device.name,
         "driver": device.driver_info,
@@ -140,26 +130,24 @@ fn introduce(
         "parameters": parameters,
         "tokenizer": start.tokenizer.kind(),
         "vocabulary": start.tokenizer.vocab(),
-        "tokens": { "train": texts.trained, "validation": texts.held.tokens().len() },
         "steps": steps,
         "out": start.out,
         "resumed_from": from,
-    }))?;
+    });
+    if let (Some(event), Some(counts)) = (event.as_object_mut(), texts.counts.as_object()) {
+        event.extend(counts.clone());
+    }
+    show.event(&event)?;
     let text = match &plan.routine.data {
         Some(path) => path.display().to_string(),
         None => "the built-in corpus".into(),
     };
     show.say(&format!("device  {} ({})", device.name, device.kind))?;
-    show.say(&format!(
-        "model   {}, {} parameters",
-        model.config().architecture(),
-        output::count(parameters)
-    ))?;
-    show.say(&format!(
-        "data    {text}: {} tokens to train on, {} to validate on",
-        output::count(texts.trained as u64),
-        output::count(texts.held.tokens().len() as u64)
-    ))?;
+    show.say(&format!("model   {}", title(model)))?;
+    show.say(&format!("data    {text}: {}", texts.sizes))?;
+    if plan.routine.streamed.is_some() && !model.config().resets_at_starts() {
+        show.say("        documents of a row are read as one text: this model has no boundaries")?;
+    }
     show.say(&format!(
         "tokens  {}, {} token ids",
         start.tokenizer.kind(),
@@ -171,148 +159,57 @@ fn introduce(
         output::count(steps),
         start.out.display()
     ))?;
+    let frozen = model.parameters().frozen();
+    if !frozen.is_empty() {
+        show.say(&format!("frozen  {}", frozen.join(", ")))?;
+    }
     if let Some(file) = from {
         show.say(&format!("resumed from {}", file.display()))?;
     }
     Ok(())
 }
 
-/// A run on its way.
-struct Run<'a> {
-    plan: &'a Plan,
-    start: &'a Start,
-    model: &'a Model,
-    training: ItTraining<'a>,
-    texts: Texts,
-    folder: CheckpointFolder,
-    metrics: Metrics,
-    show: Show,
-    pace: Pace,
-    tokens_a_step: u64,
-    validation_loss: Option<f32>,
-    best: Option<f32>,
-    elapsed_before: f64,
-    began: Instant,
-    /// The last checkpoint and its step.
-    saved: Option<(u64, PathBuf)>,
-}
-
-impl Run<'_> {
-    /// Steps until the run is over; true when it was interrupted instead.
-    fn go(&mut self, interrupt: &Interrupt) -> Result<bool, Failure> {
-        let total = self.plan.training.total_steps;
-        let (rows, sequence) = (self.texts.batches.rows(), self.texts.batches.sequence());
-        let parts = self.plan.training.accumulation as usize;
-        let mut parts = vec![Batch::zeroed(rows, sequence); parts];
-        self.pace.skip();
-        while !interrupt.asked() && self.training.begin_step().explain(STOPPED)? {
-            parts.iter_mut().for_each(|part| self.texts.batches.fill(part));
-            let model = self.model;
-            self.training.step(&parts, &mut |inputs| inputs.loss(model)).explain(STOPPED)?;
-            self.pace.step();
-            self.report()?;
-            let step = self.training.steps_done();
-            let due = |every: u64| step == total || (every > 0 && step.is_multiple_of(every));
-            if due(self.plan.routine.eval_every) {
-                self.evaluate(step)?;
-            }
-            if due(self.plan.routine.checkpoint_every) {
-                self.save(step)?;
-            }
-        }
-        let step = self.training.steps_done();
-        if self.saved.as_ref().is_none_or(|(saved, _)| *saved != step) {
-            self.save(step)?;
-        }
-        Ok(step < total)
+/// Says how it ended and what can be done now.
+fn conclude(
+    show: &Show,
+    common: &Common,
+    start: &Start,
+    folder: &CheckpointFolder,
+    fitted: &Fitted,
+) -> Result<(), Failure> {
+    let step = fitted.now.step;
+    let best = CheckpointFolder::best(folder.path())?;
+    let device = common.device.as_ref().map(|device| format!(" --device {device}"));
+    let device = device.unwrap_or_default();
+    let resume = format!("oa train --resume {}{device}", start.out.display());
+    let interrupted = fitted.ending == Ending::Asked && step < fitted.now.total_steps;
+    let stopped = fitted.ending == Ending::Stopped;
+    show.event(&json!({
+        "event": if interrupted { "interrupted" } else { "done" },
+        "step": step,
+        "stopped_early": stopped,
+        "file": folder.file_of(step),
+        "best_file": best.as_ref().map(|(file, _)| file),
+        "validation_loss": fitted.validation_loss,
+        "best_validation_loss": fitted.best_validation_loss,
+        "tokens_per_second": fitted.now.tokens_per_second,
+        "elapsed_seconds": fitted.now.elapsed_seconds,
+        "resume": interrupted.then_some(&resume),
+    }))?;
+    if interrupted {
+        show.say(&format!("interrupted after step {step}; continue with:\n  {resume}"))?;
+        return Ok(());
     }
-
-    /// Passes on the steps whose loss is known by now.
-    fn report(&mut self) -> Result<(), Failure> {
-        while let Some(report) = self.training.take_report() {
-            let tokens = (report.step + 1) * self.tokens_a_step;
-            let rate = self.pace.tokens_per_second();
-            self.metrics.step(&report, tokens, rate, self.elapsed())?;
-            self.show.step(&report, &self.pace)?;
-        }
-        Ok(())
+    let loss = fitted.validation_loss.map_or("unknown".into(), |loss| format!("{loss:.4} nats"));
+    let early = if stopped { ", stopped early: the validation loss no longer falls" } else { "" };
+    show.say(&format!(
+        "done: {step} steps in {}, validation loss {loss}{early}",
+        indicatif::HumanDuration(std::time::Duration::from_secs_f64(fitted.now.elapsed_seconds))
+    ))?;
+    if let Some((file, loss)) = best.filter(|(file, _)| *file != folder.file_of(step)) {
+        show.say(&format!("best: validation loss {loss:.4} nats in {}", file.display()))?;
     }
-
-    fn evaluate(&mut self, step: u64) -> Result<(), Failure> {
-        self.training.finish().explain(STOPPED)?;
-        self.report()?;
-        let (rows, sequence) = (self.texts.batches.rows(), self.texts.batches.sequence());
-        let count = self.plan.routine.eval_batches;
-        let quiet = ProgressBar::hidden();
-        let measured = eval::windows(self.model, &self.texts.held, rows, sequence, count, quiet)?;
-        let loss = measured.loss as f32;
-        self.validation_loss = Some(loss);
-        self.best = Some(self.best.map_or(loss, |best| best.min(loss)));
-        self.metrics.evaluation(step, &measured)?;
-        self.show.evaluation(step, &measured)?;
-        self.metrics.flush(&self.title())?;
-        self.pace.skip();
-        Ok(())
-    }
-
-    fn save(&mut self, step: u64) -> Result<(), Failure> {
-        let identity = RunIdentity {
-            model: self.model,
-            tokenizer: &self.start.tokenizer,
-            cursor: self.texts.batches.cursor(),
-            sampled: 0,
-            validation_loss: self.validation_loss,
-            best_validation_loss: self.best,
-            elapsed_seconds: self.elapsed(),
-            metadata: &self.start.metadata,
-        };
-        let checkpoint = self.training.checkpoint(&identity).explain(STOPPED)?;
-        self.report()?;
-        self.metrics.flush(&self.title())?;
-        let file = self.folder.save(&checkpoint)?;
-        self.show.checkpoint(step, &file)?;
-        self.saved = Some((step, file));
-        self.pace.skip();
-        Ok(())
-    }
-
-    fn elapsed(&self) -> f64 {
-        self.elapsed_before + self.began.elapsed().as_secs_f64()
-    }
-
-    fn title(&self) -> String {
-        let config = self.model.config();
-        let parameters = output::count(config.parameter_count() as u64);
-        format!("{}, {parameters} parameters", config.architecture())
-    }
-
-    /// Says how it ended and what can be done now.
-    fn conclude(&self, common: &Common, interrupted: bool) -> Result<(), Failure> {
-        let (step, file) = self.saved.as_ref().expect("a run saves before it ends");
-        let device = common.device.as_ref().map(|device| format!(" --device {device}"));
-        let device = device.unwrap_or_default();
-        let resume = format!("oa train --resume {}{device}", self.start.out.display());
-        self.show.event(&json!({
-            "event": if interrupted { "interrupted" } else { "done" },
-            "step": step,
-            "file": file,
-            "validation_loss": self.validation_loss,
-            "best_validation_loss": self.best,
-            "tokens_per_second": self.pace.tokens_per_second(),
-            "elapsed_seconds": self.elapsed(),
-            "resume": interrupted.then_some(&resume),
-        }))?;
-        if interrupted {
-            self.show.say(&format!("interrupted after step {step}; continue with:\n  {resume}"))?;
-            return Ok(());
-        }
-        let loss = self.validation_loss.map_or("unknown".into(), |loss| format!("{loss:.4} nats"));
-        self.show.say(&format!(
-            "done: {step} steps in {}, validation loss {loss}",
-            indicatif::HumanDuration(std::time::Duration::from_secs_f64(self.elapsed()))
-        ))?;
-        let out = self.start.out.display();
-        self.show.say(&format!("try it with:\n  oa generate {out}{device}"))?;
-        Ok(())
-    }
+    let out = start.out.display();
+    show.say(&format!("try it with:\n  oa generate {out}{device}"))?;
+    Ok(())
 }

@@ -3,72 +3,23 @@
 use crate::failure::Failure;
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
-use oa::ml::{Evaluation, StepReport};
+use oa::io::CheckpointFolder;
+use oa::ml::train::{Ending, Moment};
+use oa::ml::{Callback, Checkpoint, Evaluation, Flow, StepReport};
 use serde_json::json;
 use std::io::{self, IsTerminal};
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// Lines of a log that a whole run takes, evaluations not counted.
-const LINES: u64 = 20;
-
-/// How fast a run goes: tokens and time of its steps, without what happens between them.
-pub struct Pace {
-    mark: Instant,
-    steps: u64,
-    time: Duration,
-    tokens_a_step: u64,
-}
-
-impl Pace {
-    /// A run whose first step starts now.
-    pub fn new(tokens_a_step: u64) -> Pace {
-        Pace { mark: Instant::now(), steps: 0, time: Duration::ZERO, tokens_a_step }
-    }
-
-    /// A step was submitted. The first one also builds plans and pipelines, so it does not count.
-    pub fn step(&mut self) {
-        let now = Instant::now();
-        if self.steps > 0 {
-            self.time += now - self.mark;
-        }
-        self.steps += 1;
-        self.mark = now;
-    }
-
-    /// Something else ended: the next step starts now.
-    pub fn skip(&mut self) {
-        self.mark = Instant::now();
-    }
-
-    /// Tokens a second; 0 before it is known.
-    pub fn tokens_per_second(&self) -> f64 {
-        match self.seconds_per_step() {
-            0.0 => 0.0,
-            seconds => self.tokens_a_step as f64 / seconds,
-        }
-    }
-
-    /// Seconds a step; 0 before it is known.
-    pub fn seconds_per_step(&self) -> f64 {
-        match self.steps {
-            0 | 1 => 0.0,
-            steps => self.time.as_secs_f64() / (steps - 1) as f64,
-        }
-    }
-}
 
 /// The display of a run.
 pub struct Show {
     json: bool,
     watched: bool,
     bar: ProgressBar,
-    total: u64,
+    folder: CheckpointFolder,
 }
 
 impl Show {
-    /// A display of a run of `total` steps, of which `done` are done.
-    pub fn new(json: bool, total: u64, done: u64) -> Show {
+    /// A display of a run of `total` steps, of which `done` are done, that saves into a folder.
+    pub fn new(json: bool, total: u64, done: u64, folder: CheckpointFolder) -> Show {
         let watched = !json && io::stderr().is_terminal();
         let style =
             ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {elapsed} gone, {eta} left")
@@ -76,7 +27,7 @@ impl Show {
         let bar = if watched { ProgressBar::new(total) } else { ProgressBar::hidden() };
         let bar = bar.with_style(style).with_position(done);
         bar.reset_eta();
-        Show { json, watched, bar, total }
+        Show { json, watched, bar, folder }
     }
 
     /// Something worth a line.
@@ -95,60 +46,47 @@ impl Show {
     pub fn event(&self, event: &serde_json::Value) -> io::Result<()> {
         if self.json { output::json(event) } else { Ok(()) }
     }
+}
 
-    /// A finished step.
-    pub fn step(&self, report: &StepReport, pace: &Pace) -> Result<(), Failure> {
-        let (step, rate) = (report.step + 1, pace.tokens_per_second());
+impl Callback<Failure> for Show {
+    fn on_step(&mut self, now: &Moment, report: &StepReport) -> Result<Flow, Failure> {
         self.event(&json!({
             "event": "step",
-            "step": step,
+            "step": now.step,
             "loss": report.loss,
             "gradient_norm": report.gradient_norm,
             "learning_rate": report.learning_rate,
-            "tokens_per_second": rate,
+            "tokens_per_second": now.tokens_per_second,
         }))?;
-        let speed = format!("{} tokens/s", output::count(rate as u64));
-        self.bar.set_position(step);
-        self.bar.set_message(format!("loss {:.4}  {speed}", report.loss));
-        let every = (self.total / LINES).max(1);
-        if !self.watched && (step == 1 || step.is_multiple_of(every)) {
-            let left = (self.total - step.min(self.total)) as f64 * pace.seconds_per_step();
-            let left = indicatif::HumanDuration(Duration::from_secs_f64(left));
-            let total = self.total;
-            self.say(&format!(
-                "step {step}/{total}  loss {:.4}  {speed}  {left} left",
-                report.loss
-            ))?;
+        self.bar.set_position(now.step);
+        self.bar.set_message(format!("loss {:.4}  {}", report.loss, now.speed()));
+        if !self.watched && now.deserves_a_line() {
+            self.say(&now.step_line(report))?;
         }
-        Ok(())
+        Ok(Flow::Continue)
     }
 
-    /// A finished evaluation.
-    pub fn evaluation(&self, step: u64, measured: &Evaluation) -> Result<(), Failure> {
+    fn on_evaluation(&mut self, now: &Moment, measured: &Evaluation) -> Result<Flow, Failure> {
         self.event(&json!({
             "event": "evaluation",
-            "step": step,
+            "step": now.step,
             "loss": measured.loss,
             "accuracy": measured.accuracy,
             "predictions": measured.predictions,
         }))?;
-        self.say(&format!(
-            "step {step}: validation loss {:.4} nats, accuracy {:.2} %",
-            measured.loss,
-            100.0 * measured.accuracy
-        ))?;
-        Ok(())
+        self.say(&now.evaluation_line(measured))?;
+        Ok(Flow::Continue)
     }
 
-    /// A saved checkpoint.
-    pub fn checkpoint(&self, step: u64, file: &Path) -> Result<(), Failure> {
+    fn on_checkpoint(&mut self, now: &Moment, _saved: &Checkpoint) -> Result<Flow, Failure> {
+        let (step, file) = (now.step, self.folder.file_of(now.step));
         self.event(&json!({ "event": "checkpoint", "step": step, "file": file }))?;
         self.say(&format!("step {step}: saved {}", file.display()))?;
-        Ok(())
+        Ok(Flow::Continue)
     }
 
-    /// Hides the bar while something else runs or the run ends.
-    pub fn clear(&self) {
+    fn on_end(&mut self, _now: &Moment, _ending: Ending) -> Result<(), Failure> {
         self.bar.finish_and_clear();
+        Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! Where a run starts: from settings, or from a checkpoint.
 
+use super::texts::{Text, packed_text};
 use super::tokenizer::Choice;
 use crate::failure::{End, Explain, Failure};
 use crate::flags::TrainFlags;
 use crate::open;
 use crate::settings::{Arch, Mode, Plan, Routine, Settings, resolve};
-use oa::io::{CheckpointFolder, Digest};
+use oa::io::CheckpointFolder;
 use oa::ml::checkpoint::TrainingState;
 use oa::ml::data::TokenizerConfig;
 use oa::ml::{Checkpoint, ItTrainingConfig};
@@ -14,13 +15,14 @@ use std::path::{Path, PathBuf};
 
 /// Metadata entry with the routine of the run, as JSON.
 const ROUTINE: &str = "oa.train";
-/// Metadata entry with the BLAKE3 of the text.
+/// Metadata entry with the BLAKE3 of the text, or the fingerprint of its documents.
 const TEXT: &str = "oa.text";
 /// Metadata entry with the release that wrote the file.
 const RELEASE: &str = "oa.release";
 
 /// Settings that a resumed run may be given anew: none of them decides a bit, but `steps`, which
-/// makes the run longer or shorter. A tokenizer must be the one that the run began with.
+/// makes the run longer or shorter, as does the patience. A tokenizer must be the one that the run
+/// began with.
 const FREE: &[&str] = &[
     "data",
     "out",
@@ -29,9 +31,14 @@ const FREE: &[&str] = &[
     "keep",
     "eval-every",
     "eval-batches",
+    "patience",
+    "min-delta",
     "mode",
     "tokenizer",
 ];
+
+/// Bytes of a streamed text that a tokenizer is learned from.
+const LEARNED_BYTES: usize = 64 << 20;
 
 /// A run that is ready to go.
 pub struct Start {
@@ -40,7 +47,7 @@ pub struct Start {
     /// Folder of the run.
     pub out: PathBuf,
     /// The text.
-    pub text: Vec<u8>,
+    pub text: Text,
     /// How the text becomes tokens.
     pub tokenizer: TokenizerConfig,
     /// The checkpoint it goes on from, and its file.
@@ -68,8 +75,8 @@ pub fn fresh(flags: &TrainFlags) -> Result<Start, Failure> {
     }
     let mut plan = resolve(&settings)?;
     let choice = choice(&settings)?.unwrap_or_default();
-    let text = open::text(settings.data.as_deref())?;
-    let tokenizer = choice.build(&text, plan.routine.whole)?;
+    let text = text(&plan.routine)?;
+    let tokenizer = tokenizer(&choice, &text, &plan.routine)?;
     plan.model = plan.model.with_vocab(tokenizer.vocab());
     let out = match &settings.out {
         Some(folder) => folder.clone(),
@@ -103,15 +110,13 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
         state.config.total_steps = steps;
     }
     let state = &*state;
-    let routine = checkpoint.metadata.get(ROUTINE);
-    let routine = routine.and_then(|text| serde_json::from_str::<Routine>(text).ok());
-    let Some(kept) = routine else {
+    let Some(kept) = routine(&checkpoint.metadata) else {
         let cause = "it was not written by `oa train`, so its batches are not known";
         return Err(cannot(cause, "resume it with the program that wrote it"));
     };
     let routine = again(&kept, &settings);
-    let text = open::text(routine.data.as_deref())?;
-    if checkpoint.metadata.get(TEXT) != Some(&Digest::of(&text).to_string()) {
+    let text = text(&routine)?;
+    if checkpoint.metadata.get(TEXT) != Some(&text.identity()) {
         let cause = match &routine.data {
             Some(path) => format!("{} is not the text that the run began with", path.display()),
             None => "the built-in corpus is not the text that the run began with".into(),
@@ -129,27 +134,46 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
         model: checkpoint.model,
         training,
         optimizer: state.optimizer.config,
+        freeze: Vec::new(),
         cursor: state.data,
         routine,
     };
-    let tokenizer = checkpoint.tokenizer.clone();
+    let began = checkpoint.tokenizer.clone();
     if let Some(choice) = choice(&settings)? {
-        let given = choice.build(&text, plan.routine.whole)?;
+        let given = tokenizer(&choice, &text, &plan.routine)?;
         let sentence = format!("cannot resume from {}", file.display());
         plan.model.check_tokenizer(&given).explain(&sentence)?;
-        if given != tokenizer {
+        if given != began {
             let cause = "--tokenizer is another tokenizer than the run began with";
             return Err(cannot(cause, "leave it out, or start a new run without --resume"));
         }
     }
-    let metadata = metadata(&plan.routine, &text);
+    let mut notes = checkpoint.metadata.clone();
+    notes.extend(metadata(&plan.routine, &text));
     let from = Some((file, checkpoint));
-    Ok(Start { plan, out, text, tokenizer, from, metadata, record: None })
+    Ok(Start { plan, out, text, tokenizer: began, from, metadata: notes, record: None })
 }
 
 /// The tokenizer that is asked for.
 fn choice(settings: &Settings) -> Result<Option<Choice>, Failure> {
     settings.tokenizer.as_deref().map(Choice::parse).transpose()
+}
+
+/// Builds a tokenizer, learned from the text if it must be. Of a streamed text pieces are learned
+/// from the documents that train, characters from all, and 64 MiB of either at most.
+fn tokenizer(choice: &Choice, text: &Text, routine: &Routine) -> Result<TokenizerConfig, Failure> {
+    let (documents, streamed) = match (text, &routine.streamed) {
+        (Text::Streamed(documents), Some(streamed)) => (documents, streamed),
+        (Text::Whole(text), _) => return choice.build(text, routine.whole),
+        (Text::Streamed(_), None) => unreachable!("a text is streamed by a routine that says so"),
+    };
+    let all = match choice {
+        Choice::Byte | Choice::File(_) => return choice.build(&[], true),
+        Choice::Char => true,
+        Choice::Bpe(_) => false,
+    };
+    let text = packed_text(documents, TokenizerConfig::Byte.build().into(), streamed, all)?;
+    choice.build(&text.sample(LEARNED_BYTES).explain("cannot learn the tokenizer")?, true)
 }
 
 /// The settings of the flags, the way of execution among them.
@@ -201,19 +225,34 @@ fn again(kept: &Routine, settings: &Settings) -> Routine {
         keep: settings.keep.unwrap_or(kept.keep),
         eval_every: settings.eval_every.unwrap_or(kept.eval_every),
         eval_batches: settings.eval_batches.unwrap_or(kept.eval_batches),
+        patience: settings.patience.or(kept.patience),
+        min_delta: settings.min_delta.unwrap_or(kept.min_delta),
         mode: settings.mode.unwrap_or(kept.mode),
         ..kept.clone()
     }
 }
 
-fn metadata(routine: &Routine, text: &[u8]) -> BTreeMap<String, String> {
+/// The routine that a checkpoint's metadata hold.
+pub fn routine(metadata: &BTreeMap<String, String>) -> Option<Routine> {
+    metadata.get(ROUTINE).and_then(|text| serde_json::from_str(text).ok())
+}
+
+/// The text that a routine names.
+fn text(routine: &Routine) -> Result<Text, Failure> {
+    match (&routine.data, &routine.streamed) {
+        (Some(path), Some(streamed)) => Text::stream(path, streamed),
+        (data, _) => Ok(Text::Whole(open::text(data.as_deref())?)),
+    }
+}
+
+fn metadata(routine: &Routine, text: &Text) -> BTreeMap<String, String> {
     let mut routine = routine.clone();
     // A resumed run may start in another folder.
     routine.data = routine.data.map(|path| std::path::absolute(&path).unwrap_or(path));
     let routine = serde_json::to_string(&routine).expect("a routine is plain values");
     let entries = [
         (ROUTINE, routine),
-        (TEXT, Digest::of(text).to_string()),
+        (TEXT, text.identity()),
         (RELEASE, env!("CARGO_PKG_VERSION").to_owned()),
     ];
     entries.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
