@@ -4,278 +4,6 @@ use oa_vk::Caps;
 
 use crate::variant::{Class, Variant};
 
-/// Entry `prepare_cpu` of `mamba3/prepare.slang`.
-pub(super) const PREPARE_CPU: Variant = Variant {
-    family: "mamba3_prepare",
-    name: "mamba3/prepare_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/prepare_cpu.spv"),
-    spv_hash: "db5e64db4c33230d",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 15,
-    writes: 0b111111110000000,
-    push_bytes: 56,
-    spec_ids: &[],
-    tile: [32, 1, 1],
-};
-
-/// Entry `prepare_portable` of `mamba3/prepare.slang`.
-pub(super) const PREPARE: Variant = Variant {
-    family: "mamba3_prepare",
-    name: "mamba3/prepare",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/prepare.spv"),
-    spv_hash: "a6dcd696e185fad3",
-    needs: Caps::NONE,
-    shared_bytes: 512,
-    local_size: [128, 1, 1],
-    buffers: 15,
-    writes: 0b111111110000000,
-    push_bytes: 56,
-    spec_ids: &[],
-    tile: [128, 1, 1],
-};
-
-/// Entry `prepare_portable` of `mamba3/prepare.slang`.
-pub(super) const PREPARE_LONG: Variant = Variant {
-    family: "mamba3_prepare_long",
-    name: "mamba3/prepare_long",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/prepare_long.spv"),
-    spv_hash: "a6dcd696e185fad3",
-    needs: Caps::NONE,
-    shared_bytes: 512,
-    local_size: [128, 1, 1],
-    buffers: 15,
-    writes: 0b111111110000000,
-    push_bytes: 56,
-    spec_ids: &[],
-    tile: [128, 1, 1],
-};
-
-/// Entry `prepare_backward_cpu` of `mamba3/prepare_backward.slang`.
-pub(super) const PREPARE_BACKWARD_CPU: Variant = Variant {
-    family: "mamba3_prepare_backward",
-    name: "mamba3/prepare_backward_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/prepare_backward_cpu.spv"),
-    spv_hash: "3a9c308847ca8908",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 15,
-    writes: 0b110000000000000,
-    push_bytes: 56,
-    spec_ids: &[],
-    tile: [32, 1, 1],
-};
-
-/// Entry `prepare_backward_portable` of `mamba3/prepare_backward.slang`.
-pub(super) const PREPARE_BACKWARD: Variant = Variant {
-    family: "mamba3_prepare_backward",
-    name: "mamba3/prepare_backward",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/prepare_backward.spv"),
-    spv_hash: "21dbf13c8b4bfddb",
-    needs: Caps::NONE,
-    shared_bytes: 1024,
-    local_size: [128, 1, 1],
-    buffers: 15,
-    writes: 0b110000000000000,
-    push_bytes: 56,
-    spec_ids: &[],
-    tile: [128, 1, 1],
-};
-
-/// Entry `prepare_backward_portable` of `mamba3/prepare_backward.slang`.
-pub(super) const PREPARE_BACKWARD_LONG: Variant = Variant {
-    family: "mamba3_prepare_backward_long",
-    name: "mamba3/prepare_backward_long",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/prepare_backward_long.spv"),
-    spv_hash: "21dbf13c8b4bfddb",
-    needs: Caps::NONE,
-    shared_bytes: 1024,
-    local_size: [128, 1, 1],
-    buffers: 15,
-    writes: 0b110000000000000,
-    push_bytes: 56,
-    spec_ids: &[],
-    tile: [128, 1, 1],
-};
-
-/// Entry `prepare_parameters_cpu` of `mamba3/prepare_parameters.slang`.
-pub(super) const PREPARE_PARAMETERS_CPU: Variant = Variant {
-    family: "mamba3_prepare_parameters",
-    name: "mamba3/prepare_parameters_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/prepare_parameters_cpu.spv"),
-    spv_hash: "46866c3c94300277",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 12,
-    writes: 0b111111000000,
-    push_bytes: 44,
-    spec_ids: &[],
-    tile: [8, 1, 1],
-};
-
-/// Entry `prepare_parameters_portable` of `mamba3/prepare_parameters.slang`.
-pub(super) const PREPARE_PARAMETERS: Variant = Variant {
-    family: "mamba3_prepare_parameters",
-    name: "mamba3/prepare_parameters",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/prepare_parameters.spv"),
-    spv_hash: "f288bdcb8fca0464",
-    needs: Caps::NONE,
-    shared_bytes: 1024,
-    local_size: [128, 1, 1],
-    buffers: 12,
-    writes: 0b111111000000,
-    push_bytes: 44,
-    spec_ids: &[],
-    tile: [8, 1, 1],
-};
-
-/// Entry `gate_cpu` of `mamba3/gate.slang`.
-pub(super) const GATE_CPU: Variant = Variant {
-    family: "mamba3_gate",
-    name: "mamba3/gate_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/gate_cpu.spv"),
-    spv_hash: "ddcf2c27feada349",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 8,
-    writes: 0b10000000,
-    push_bytes: 40,
-    spec_ids: &[],
-    tile: [32, 1, 1],
-};
-
-/// Entry `gate_portable` of `mamba3/gate.slang`.
-pub(super) const GATE: Variant = Variant {
-    family: "mamba3_gate",
-    name: "mamba3/gate",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/gate.spv"),
-    spv_hash: "4855e9f9c369137d",
-    needs: Caps::NONE,
-    shared_bytes: 512,
-    local_size: [128, 1, 1],
-    buffers: 8,
-    writes: 0b10000000,
-    push_bytes: 40,
-    spec_ids: &[],
-    tile: [128, 1, 1],
-};
-
-/// Entry `gate_portable` of `mamba3/gate.slang`.
-pub(super) const GATE_LONG: Variant = Variant {
-    family: "mamba3_gate_long",
-    name: "mamba3/gate_long",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/gate_long.spv"),
-    spv_hash: "4855e9f9c369137d",
-    needs: Caps::NONE,
-    shared_bytes: 512,
-    local_size: [128, 1, 1],
-    buffers: 8,
-    writes: 0b10000000,
-    push_bytes: 40,
-    spec_ids: &[],
-    tile: [128, 1, 1],
-};
-
-/// Entry `gate_backward_cpu` of `mamba3/gate_backward.slang`.
-pub(super) const GATE_BACKWARD_CPU: Variant = Variant {
-    family: "mamba3_gate_backward",
-    name: "mamba3/gate_backward_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/gate_backward_cpu.spv"),
-    spv_hash: "455785a74df911c4",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 13,
-    writes: 0b1111100000000,
-    push_bytes: 40,
-    spec_ids: &[],
-    tile: [32, 1, 1],
-};
-
-/// Entry `gate_backward_portable` of `mamba3/gate_backward.slang`.
-pub(super) const GATE_BACKWARD: Variant = Variant {
-    family: "mamba3_gate_backward",
-    name: "mamba3/gate_backward",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/gate_backward.spv"),
-    spv_hash: "84eaa2d98562ea51",
-    needs: Caps::NONE,
-    shared_bytes: 1536,
-    local_size: [128, 1, 1],
-    buffers: 13,
-    writes: 0b1111100000000,
-    push_bytes: 40,
-    spec_ids: &[],
-    tile: [128, 1, 1],
-};
-
-/// Entry `gate_backward_portable` of `mamba3/gate_backward.slang`.
-pub(super) const GATE_BACKWARD_LONG: Variant = Variant {
-    family: "mamba3_gate_backward_long",
-    name: "mamba3/gate_backward_long",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/gate_backward_long.spv"),
-    spv_hash: "84eaa2d98562ea51",
-    needs: Caps::NONE,
-    shared_bytes: 1536,
-    local_size: [128, 1, 1],
-    buffers: 13,
-    writes: 0b1111100000000,
-    push_bytes: 40,
-    spec_ids: &[],
-    tile: [128, 1, 1],
-};
-
-/// Entry `gate_parameters_cpu` of `mamba3/gate_parameters.slang`.
-pub(super) const GATE_PARAMETERS_CPU: Variant = Variant {
-    family: "mamba3_gate_parameters",
-    name: "mamba3/gate_parameters_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/gate_parameters_cpu.spv"),
-    spv_hash: "c9c44f81ec43edfd",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 14,
-    writes: 0b11110000000000,
-    push_bytes: 32,
-    spec_ids: &[],
-    tile: [8, 1, 1],
-};
-
-/// Entry `gate_parameters_portable` of `mamba3/gate_parameters.slang`.
-pub(super) const GATE_PARAMETERS: Variant = Variant {
-    family: "mamba3_gate_parameters",
-    name: "mamba3/gate_parameters",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/gate_parameters.spv"),
-    spv_hash: "c188649bdfc6f6e0",
-    needs: Caps::NONE,
-    shared_bytes: 1024,
-    local_size: [128, 1, 1],
-    buffers: 14,
-    writes: 0b11110000000000,
-    push_bytes: 32,
-    spec_ids: &[],
-    tile: [8, 1, 1],
-};
-
 /// Entry `forward_cpu` of `mamba3/angles.slang`.
 pub(super) const ANGLES_CPU: Variant = Variant {
     family: "mamba3_angles",
@@ -588,7 +316,7 @@ pub(super) const CHUNKS_CPU: Variant = Variant {
     name: "mamba3/chunks_cpu",
     class: Class::Cpu,
     spirv: include_bytes!("../../spv/mamba3/chunks_cpu.spv"),
-    spv_hash: "bf67c729515fbe73",
+    spv_hash: "16aeaf4b0edf5dd8",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [8, 1, 1],
@@ -605,7 +333,7 @@ pub(super) const CHUNKS: Variant = Variant {
     name: "mamba3/chunks",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/mamba3/chunks.spv"),
-    spv_hash: "cfef22c8ee0f982e",
+    spv_hash: "feb92c7bd9ab73a2",
     needs: Caps::NONE,
     shared_bytes: 11904,
     local_size: [128, 1, 1],
@@ -622,14 +350,14 @@ pub(super) const CHUNKS_BACKWARD_CPU: Variant = Variant {
     name: "mamba3/chunks_backward_cpu",
     class: Class::Cpu,
     spirv: include_bytes!("../../spv/mamba3/chunks_backward_cpu.spv"),
-    spv_hash: "e5b9c64fb0e710fd",
+    spv_hash: "3c53833ad80b735a",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [8, 1, 1],
     buffers: 9,
     writes: 0b111000000,
     push_bytes: 40,
-    spec_ids: &[],
+    spec_ids: &[1],
     tile: [8, 1, 1],
 };
 
@@ -639,14 +367,14 @@ pub(super) const CHUNKS_BACKWARD: Variant = Variant {
     name: "mamba3/chunks_backward",
     class: Class::Portable,
     spirv: include_bytes!("../../spv/mamba3/chunks_backward.spv"),
-    spv_hash: "a284953f4c8806d8",
+    spv_hash: "bfaa0b7baed8bcfa",
     needs: Caps::NONE,
     shared_bytes: 11904,
     local_size: [128, 1, 1],
     buffers: 9,
     writes: 0b111000000,
     push_bytes: 40,
-    spec_ids: &[],
+    spec_ids: &[1],
     tile: [1, 1, 1],
 };
 
@@ -680,6 +408,278 @@ pub(super) const CARRY: Variant = Variant {
     buffers: 5,
     writes: 0b11000,
     push_bytes: 28,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `backward_cpu` of `mamba3/carry.slang`.
+pub(super) const CARRY_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_carry_backward",
+    name: "mamba3/carry_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/carry_backward_cpu.spv"),
+    spv_hash: "777294ce0f3415a7",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [256, 1, 1],
+};
+
+/// Entry `backward_portable` of `mamba3/carry.slang`.
+pub(super) const CARRY_BACKWARD: Variant = Variant {
+    family: "mamba3_carry_backward",
+    name: "mamba3/carry_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/carry_backward.spv"),
+    spv_hash: "c40dbe7ae781c272",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [128, 1, 1],
+    buffers: 5,
+    writes: 0b11000,
+    push_bytes: 28,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `forward_cpu` of `mamba3/outputs.slang`.
+pub(super) const OUTPUTS_CPU: Variant = Variant {
+    family: "mamba3_outputs",
+    name: "mamba3/outputs_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/outputs_cpu.spv"),
+    spv_hash: "0721a643af21245a",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 7,
+    writes: 0b1000000,
+    push_bytes: 40,
+    spec_ids: &[1],
+    tile: [8, 1, 1],
+};
+
+/// Entry `forward_portable` of `mamba3/outputs.slang`.
+pub(super) const OUTPUTS: Variant = Variant {
+    family: "mamba3_outputs",
+    name: "mamba3/outputs",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/outputs.spv"),
+    spv_hash: "efa9de65af0c8eec",
+    needs: Caps::NONE,
+    shared_bytes: 11904,
+    local_size: [128, 1, 1],
+    buffers: 7,
+    writes: 0b1000000,
+    push_bytes: 40,
+    spec_ids: &[1],
+    tile: [1, 1, 1],
+};
+
+/// Entry `backward_cpu` of `mamba3/outputs.slang`.
+pub(super) const OUTPUTS_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_outputs_backward",
+    name: "mamba3/outputs_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/outputs_backward_cpu.spv"),
+    spv_hash: "cb3424d89b035c63",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 12,
+    writes: 0b111110000000,
+    push_bytes: 40,
+    spec_ids: &[1],
+    tile: [8, 1, 1],
+};
+
+/// Entry `backward_portable` of `mamba3/outputs.slang`.
+pub(super) const OUTPUTS_BACKWARD: Variant = Variant {
+    family: "mamba3_outputs_backward",
+    name: "mamba3/outputs_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/outputs_backward.spv"),
+    spv_hash: "c1760065bfd5465f",
+    needs: Caps::NONE,
+    shared_bytes: 11904,
+    local_size: [128, 1, 1],
+    buffers: 12,
+    writes: 0b111110000000,
+    push_bytes: 40,
+    spec_ids: &[1],
+    tile: [1, 1, 1],
+};
+
+/// Entry `prepare_cpu` of `mamba3/prepare.slang`.
+pub(super) const PREPARE_CPU: Variant = Variant {
+    family: "mamba3_prepare",
+    name: "mamba3/prepare_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/prepare_cpu.spv"),
+    spv_hash: "db5e64db4c33230d",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 15,
+    writes: 0b111111110000000,
+    push_bytes: 56,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `prepare_portable` of `mamba3/prepare.slang`.
+pub(super) const PREPARE: Variant = Variant {
+    family: "mamba3_prepare",
+    name: "mamba3/prepare",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/prepare.spv"),
+    spv_hash: "a6dcd696e185fad3",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 15,
+    writes: 0b111111110000000,
+    push_bytes: 56,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `prepare_portable` of `mamba3/prepare.slang`.
+pub(super) const PREPARE_LONG: Variant = Variant {
+    family: "mamba3_prepare_long",
+    name: "mamba3/prepare_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/prepare_long.spv"),
+    spv_hash: "a6dcd696e185fad3",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 15,
+    writes: 0b111111110000000,
+    push_bytes: 56,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `prepare_backward_cpu` of `mamba3/prepare_backward.slang`.
+pub(super) const PREPARE_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_prepare_backward",
+    name: "mamba3/prepare_backward_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/prepare_backward_cpu.spv"),
+    spv_hash: "3a9c308847ca8908",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 15,
+    writes: 0b110000000000000,
+    push_bytes: 56,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `prepare_backward_portable` of `mamba3/prepare_backward.slang`.
+pub(super) const PREPARE_BACKWARD: Variant = Variant {
+    family: "mamba3_prepare_backward",
+    name: "mamba3/prepare_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/prepare_backward.spv"),
+    spv_hash: "21dbf13c8b4bfddb",
+    needs: Caps::NONE,
+    shared_bytes: 1024,
+    local_size: [128, 1, 1],
+    buffers: 15,
+    writes: 0b110000000000000,
+    push_bytes: 56,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `prepare_backward_portable` of `mamba3/prepare_backward.slang`.
+pub(super) const PREPARE_BACKWARD_LONG: Variant = Variant {
+    family: "mamba3_prepare_backward_long",
+    name: "mamba3/prepare_backward_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/prepare_backward_long.spv"),
+    spv_hash: "21dbf13c8b4bfddb",
+    needs: Caps::NONE,
+    shared_bytes: 1024,
+    local_size: [128, 1, 1],
+    buffers: 15,
+    writes: 0b110000000000000,
+    push_bytes: 56,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `prepare_parameters_cpu` of `mamba3/prepare_parameters.slang`.
+pub(super) const PREPARE_PARAMETERS_CPU: Variant = Variant {
+    family: "mamba3_prepare_parameters",
+    name: "mamba3/prepare_parameters_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/prepare_parameters_cpu.spv"),
+    spv_hash: "46866c3c94300277",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 12,
+    writes: 0b111111000000,
+    push_bytes: 44,
+    spec_ids: &[],
+    tile: [8, 1, 1],
+};
+
+/// Entry `prepare_parameters_portable` of `mamba3/prepare_parameters.slang`.
+pub(super) const PREPARE_PARAMETERS: Variant = Variant {
+    family: "mamba3_prepare_parameters",
+    name: "mamba3/prepare_parameters",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/prepare_parameters.spv"),
+    spv_hash: "f288bdcb8fca0464",
+    needs: Caps::NONE,
+    shared_bytes: 1024,
+    local_size: [128, 1, 1],
+    buffers: 12,
+    writes: 0b111111000000,
+    push_bytes: 44,
+    spec_ids: &[],
+    tile: [8, 1, 1],
+};
+
+/// Entry `gate_cpu` of `mamba3/gate.slang`.
+pub(super) const GATE_CPU: Variant = Variant {
+    family: "mamba3_gate",
+    name: "mamba3/gate_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/gate_cpu.spv"),
+    spv_hash: "ddcf2c27feada349",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 8,
+    writes: 0b10000000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `gate_portable` of `mamba3/gate.slang`.
+pub(super) const GATE: Variant = Variant {
+    family: "mamba3_gate",
+    name: "mamba3/gate",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/gate.spv"),
+    spv_hash: "4855e9f9c369137d",
+    needs: Caps::NONE,
+    shared_bytes: 512,
+    local_size: [128, 1, 1],
+    buffers: 8,
+    writes: 0b10000000,
+    push_bytes: 40,
     spec_ids: &[],
     tile: [128, 1, 1],
 };

@@ -4,104 +4,104 @@ use oa_vk::Caps;
 
 use crate::variant::{Class, Variant};
 
-/// Entry `backward_cpu` of `mamba3/carry.slang`.
-pub(super) const CARRY_BACKWARD_CPU: Variant = Variant {
-    family: "mamba3_carry_backward",
-    name: "mamba3/carry_backward_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/carry_backward_cpu.spv"),
-    spv_hash: "777294ce0f3415a7",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 5,
-    writes: 0b11000,
-    push_bytes: 28,
-    spec_ids: &[],
-    tile: [256, 1, 1],
-};
-
-/// Entry `backward_portable` of `mamba3/carry.slang`.
-pub(super) const CARRY_BACKWARD: Variant = Variant {
-    family: "mamba3_carry_backward",
-    name: "mamba3/carry_backward",
+/// Entry `gate_portable` of `mamba3/gate.slang`.
+pub(super) const GATE_LONG: Variant = Variant {
+    family: "mamba3_gate_long",
+    name: "mamba3/gate_long",
     class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/carry_backward.spv"),
-    spv_hash: "c40dbe7ae781c272",
+    spirv: include_bytes!("../../spv/mamba3/gate_long.spv"),
+    spv_hash: "4855e9f9c369137d",
     needs: Caps::NONE,
-    shared_bytes: 0,
+    shared_bytes: 512,
     local_size: [128, 1, 1],
-    buffers: 5,
-    writes: 0b11000,
-    push_bytes: 28,
+    buffers: 8,
+    writes: 0b10000000,
+    push_bytes: 40,
     spec_ids: &[],
     tile: [128, 1, 1],
 };
 
-/// Entry `forward_cpu` of `mamba3/outputs.slang`.
-pub(super) const OUTPUTS_CPU: Variant = Variant {
-    family: "mamba3_outputs",
-    name: "mamba3/outputs_cpu",
+/// Entry `gate_backward_cpu` of `mamba3/gate_backward.slang`.
+pub(super) const GATE_BACKWARD_CPU: Variant = Variant {
+    family: "mamba3_gate_backward",
+    name: "mamba3/gate_backward_cpu",
     class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/outputs_cpu.spv"),
-    spv_hash: "e304b126b2c2e8fa",
+    spirv: include_bytes!("../../spv/mamba3/gate_backward_cpu.spv"),
+    spv_hash: "455785a74df911c4",
     needs: Caps::NONE,
     shared_bytes: 0,
     local_size: [8, 1, 1],
-    buffers: 7,
-    writes: 0b1000000,
+    buffers: 13,
+    writes: 0b1111100000000,
     push_bytes: 40,
+    spec_ids: &[],
+    tile: [32, 1, 1],
+};
+
+/// Entry `gate_backward_portable` of `mamba3/gate_backward.slang`.
+pub(super) const GATE_BACKWARD: Variant = Variant {
+    family: "mamba3_gate_backward",
+    name: "mamba3/gate_backward",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/gate_backward.spv"),
+    spv_hash: "84eaa2d98562ea51",
+    needs: Caps::NONE,
+    shared_bytes: 1536,
+    local_size: [128, 1, 1],
+    buffers: 13,
+    writes: 0b1111100000000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `gate_backward_portable` of `mamba3/gate_backward.slang`.
+pub(super) const GATE_BACKWARD_LONG: Variant = Variant {
+    family: "mamba3_gate_backward_long",
+    name: "mamba3/gate_backward_long",
+    class: Class::Portable,
+    spirv: include_bytes!("../../spv/mamba3/gate_backward_long.spv"),
+    spv_hash: "84eaa2d98562ea51",
+    needs: Caps::NONE,
+    shared_bytes: 1536,
+    local_size: [128, 1, 1],
+    buffers: 13,
+    writes: 0b1111100000000,
+    push_bytes: 40,
+    spec_ids: &[],
+    tile: [128, 1, 1],
+};
+
+/// Entry `gate_parameters_cpu` of `mamba3/gate_parameters.slang`.
+pub(super) const GATE_PARAMETERS_CPU: Variant = Variant {
+    family: "mamba3_gate_parameters",
+    name: "mamba3/gate_parameters_cpu",
+    class: Class::Cpu,
+    spirv: include_bytes!("../../spv/mamba3/gate_parameters_cpu.spv"),
+    spv_hash: "c9c44f81ec43edfd",
+    needs: Caps::NONE,
+    shared_bytes: 0,
+    local_size: [8, 1, 1],
+    buffers: 14,
+    writes: 0b11110000000000,
+    push_bytes: 32,
     spec_ids: &[],
     tile: [8, 1, 1],
 };
 
-/// Entry `forward_portable` of `mamba3/outputs.slang`.
-pub(super) const OUTPUTS: Variant = Variant {
-    family: "mamba3_outputs",
-    name: "mamba3/outputs",
+/// Entry `gate_parameters_portable` of `mamba3/gate_parameters.slang`.
+pub(super) const GATE_PARAMETERS: Variant = Variant {
+    family: "mamba3_gate_parameters",
+    name: "mamba3/gate_parameters",
     class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/outputs.spv"),
-    spv_hash: "5a6381b64301bd59",
+    spirv: include_bytes!("../../spv/mamba3/gate_parameters.spv"),
+    spv_hash: "c188649bdfc6f6e0",
     needs: Caps::NONE,
-    shared_bytes: 11904,
+    shared_bytes: 1024,
     local_size: [128, 1, 1],
-    buffers: 7,
-    writes: 0b1000000,
-    push_bytes: 40,
-    spec_ids: &[],
-    tile: [1, 1, 1],
-};
-
-/// Entry `backward_cpu` of `mamba3/outputs.slang`.
-pub(super) const OUTPUTS_BACKWARD_CPU: Variant = Variant {
-    family: "mamba3_outputs_backward",
-    name: "mamba3/outputs_backward_cpu",
-    class: Class::Cpu,
-    spirv: include_bytes!("../../spv/mamba3/outputs_backward_cpu.spv"),
-    spv_hash: "ba5c1b62c95d840c",
-    needs: Caps::NONE,
-    shared_bytes: 0,
-    local_size: [8, 1, 1],
-    buffers: 12,
-    writes: 0b111110000000,
-    push_bytes: 40,
+    buffers: 14,
+    writes: 0b11110000000000,
+    push_bytes: 32,
     spec_ids: &[],
     tile: [8, 1, 1],
-};
-
-/// Entry `backward_portable` of `mamba3/outputs.slang`.
-pub(super) const OUTPUTS_BACKWARD: Variant = Variant {
-    family: "mamba3_outputs_backward",
-    name: "mamba3/outputs_backward",
-    class: Class::Portable,
-    spirv: include_bytes!("../../spv/mamba3/outputs_backward.spv"),
-    spv_hash: "71ecf6a8304c19e5",
-    needs: Caps::NONE,
-    shared_bytes: 11904,
-    local_size: [128, 1, 1],
-    buffers: 12,
-    writes: 0b111110000000,
-    push_bytes: 40,
-    spec_ids: &[],
-    tile: [1, 1, 1],
 };

@@ -99,20 +99,32 @@ impl Sizes {
 
     /// A launch over the chunks of all heads.
     pub(super) fn over_chunks(self, call: &OpCall, variant: &Variant) -> Launch {
-        self.launch(self.batch * self.chunks() * self.heads, call, variant)
+        let mut launch = self.launch(self.batch * self.chunks() * self.heads, call, variant);
+        launch.spec.push((1, self.terms()));
+        launch
     }
 
     /// Turns of the loops of one invocation that does a whole chunk alone, at most: blocks of four
-    /// by four, two terms a turn, and some for each pair of rows.
+    /// by four, and some for each pair of rows.
     pub(super) fn chunk_turns(self) -> usize {
-        let turn = |terms: usize| terms / 2 + 3;
+        self.turns_with(self.terms() as usize)
+    }
+
+    /// Terms of a turn: two where one would take more turns than older drivers carry out.
+    fn terms(self) -> u32 {
+        if self.turns_with(1) < FEW_TURNS { 1 } else { 2 }
+    }
+
+    fn turns_with(self, terms: usize) -> usize {
+        let turn = |count: usize| count.div_ceil(terms) + 1;
+        let write = 5;
         let rows = (self.chunk() * self.ranks).div_ceil(4);
         let (n, p) = (self.state.div_ceil(4), self.width.div_ceil(4));
-        let scores = rows * rows * (turn(self.state) + turn(self.width) + 1);
-        let keys = rows * n * (2 * turn(MAX_RANKS) + turn(self.width) + 2);
-        let values = rows * p * (turn(MAX_RANKS) + 1);
-        let backward = keys + values + p * n * (MAX_RANKS + 2);
-        let forward = values + rows * p * (turn(self.state) + 1);
+        let scores = rows * rows * (turn(self.state) + turn(self.width) + 2 * write);
+        let keys = rows * n * (2 * turn(MAX_RANKS) + turn(self.width) + 3 * write);
+        let values = rows * p * (turn(MAX_RANKS) + write);
+        let backward = keys + values + p * n * (MAX_RANKS + 1 + write);
+        let forward = values + rows * p * turn(self.state);
         scores + forward.max(backward) + 9_000
     }
 
@@ -121,6 +133,9 @@ impl Sizes {
         WALKED * (self.chunks() + 2)
     }
 }
+
+/// Turns that every driver carries out.
+const FEW_TURNS: usize = 65_000;
 
 /// Elements of a state that a lane of the cpu kernel walks with.
 const WALKED: usize = 32;
