@@ -10,6 +10,14 @@ use serde::{Deserialize, Serialize};
 /// Smallest rate of decay of every mixer.
 const FLOOR: f32 = 1.0e-4;
 
+/// Shortest and longest time step of a language model at the start: states fade over 10 to 1,000
+/// tokens.
+const TIME_STEPS: [f64; 2] = [1.0e-3, 0.1];
+
+/// Those of the contract, whose sequences have 16 tokens and whose generations have 96: states fade
+/// within a sequence, so that a longer one looks no different.
+const TIME_STEPS_OF_SHORT_TEXTS: [f64; 2] = [0.1, 1.0];
+
 /// How the rate of decay is made positive: it changes what weights mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DecayStyle {
@@ -77,6 +85,7 @@ impl ContractMamba3Config {
             eps: self.eps,
             gains: false,
             out_norm: true,
+            time_steps: TIME_STEPS_OF_SHORT_TEXTS,
             init_out: Init::fan_in(self.heads * self.head_dim),
         }
     }
@@ -179,6 +188,7 @@ impl Mamba3LmConfig {
             eps: self.eps,
             gains: true,
             out_norm: self.out_norm,
+            time_steps: TIME_STEPS,
             init_out: Init::Uniform { bound: 1.0 / (inner * 2.0 * self.layers as f64).sqrt() },
         }
     }

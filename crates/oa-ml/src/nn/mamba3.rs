@@ -17,9 +17,6 @@ use oa_graph::ops::mamba3::{
     DecayRate, Mamba3Gate, Mamba3Prepare, Mamba3Scan, Mamba3Scanned, Mamba3State,
 };
 
-/// Shortest and longest time step at the start.
-const TIME_STEPS: [f64; 2] = [1.0e-3, 0.1];
-
 /// Sizes and options of a mixer.
 #[derive(Clone, Copy, Debug)]
 pub struct Mamba3Config {
@@ -50,6 +47,8 @@ pub struct Mamba3Config {
     pub gains: bool,
     /// Whether a head's values are normalised, with a gain, before the gate.
     pub out_norm: bool,
+    /// Shortest and longest time step at the start.
+    pub time_steps: [f64; 2],
     /// Initial values of the output projection.
     pub init_out: Init,
 }
@@ -107,7 +106,7 @@ impl Mamba3 {
         let (inner, rank) = (config.inner(), config.rank());
         let w_in = Linear::new(scope, "w_in", [config.projected(), width], Init::fan_in(width))?;
         let w_out = Linear::new(scope, "w_out", [width, inner], config.init_out)?;
-        let [shortest, longest] = TIME_STEPS;
+        let [shortest, longest] = config.time_steps;
         let dt_bias = scope.declare("dt_bias", [heads], Init::TimeStep { shortest, longest })?;
         let d_skip = scope.declare("d_skip", [heads], Init::Ones)?;
         let mut free = |name: &str, shape: [usize; 3], init| {

@@ -40,6 +40,7 @@ fn config(fixture: &Fixture) -> Result<Mamba3Config> {
         eps: fixture.number("eps")? as f32,
         gains: true,
         out_norm: fixture.flag("out_norm"),
+        time_steps: [1.0e-3, 0.1],
         init_out: Init::Zeros,
     })
 }
