@@ -62,6 +62,8 @@ pub struct Runner {
     name: &'static str,
     /// Arguments of cargo.
     arguments: &'static [&'static str],
+    /// Suites of the gate; empty for its usual ones and for other runners.
+    suites: &'static [&'static str],
     /// Reads a closing line.
     read: fn(&str) -> Option<Tally>,
 }
@@ -80,32 +82,29 @@ const RUNNERS: [Runner; 3] = [
     Runner {
         name: "unit, integration and documentation tests",
         arguments: &["test", "--no-fail-fast"],
+        suites: &[],
         read: Tally::of_test_program,
     },
-    Runner { name: "the gate", arguments: GATE, read: Tally::of_closing_line },
-    Runner { name: "reference vectors", arguments: VECTORS, read: Tally::of_closing_line },
+    Runner { name: "the gate", arguments: GATE, suites: &[], read: Tally::of_closing_line },
+    REFERENCE_VECTORS,
 ];
+
+const REFERENCE_VECTORS: Runner = Runner {
+    name: "reference vectors",
+    arguments: VECTORS,
+    suites: &[],
+    read: Tally::of_closing_line,
+};
 
 /// What runs again with other sizes of the driver's subgroups.
 const SUBGROUP_RUNNERS: [Runner; 2] = [
     Runner {
         name: "every kernel of the gate",
-        arguments: &[
-            "test",
-            "--quiet",
-            "--package",
-            "oa-tests",
-            "--test",
-            "gate",
-            "--",
-            "--suite",
-            "ops",
-            "--suite",
-            "same",
-        ],
+        arguments: GATE,
+        suites: &["ops", "same"],
         read: Tally::of_closing_line,
     },
-    Runner { name: "reference vectors", arguments: VECTORS, read: Tally::of_closing_line },
+    REFERENCE_VECTORS,
 ];
 
 /// Vector widths of lavapipe beside its usual one, 256: subgroups of 4 and of 16 invocations.
@@ -114,19 +113,8 @@ const VECTOR_BITS: [&str; 2] = ["128", "512"];
 /// The suites of the gate that run only when they are named.
 const LONG: Runner = Runner {
     name: "the long suites of the gate",
-    arguments: &[
-        "test",
-        "--quiet",
-        "--package",
-        "oa-tests",
-        "--test",
-        "gate",
-        "--",
-        "--suite",
-        "large",
-        "--suite",
-        "memory",
-    ],
+    arguments: GATE,
+    suites: &["large", "memory"],
     read: Tally::of_closing_line,
 };
 
@@ -189,7 +177,7 @@ pub fn subgroups(place: &Place) -> Result<Tally> {
 /// The workloads of the teaching contract that `rest` names; all without names.
 pub fn contract(place: &Place, rest: &[String]) -> Result<Tally> {
     let name = "the teaching contract";
-    let runner = Runner { name, arguments: CONTRACT, read: Tally::of_closing_line };
+    let runner = Runner { name, arguments: CONTRACT, suites: &[], read: Tally::of_closing_line };
     one(place, &runner, rest)
 }
 
@@ -254,6 +242,9 @@ fn one(place: &Place, runner: &Runner, rest: &[String]) -> Result<Tally> {
     println!("\n{} on {}, {watched} the validation layer", runner.name, place.name);
     let mut command = workspace::cargo();
     command.args(runner.arguments).args(rest);
+    if !runner.suites.is_empty() {
+        command.arg("--").args(runner.suites.iter().flat_map(|suite| ["--suite", suite]));
+    }
     at(&mut command, place);
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         // Each device test drives a driver that uses every core itself.

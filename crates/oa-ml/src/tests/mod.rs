@@ -12,6 +12,8 @@ mod parity;
 mod refusals;
 mod vectors;
 
+use crate::checkpoint::Checkpoint;
+use crate::data::TokenizerConfig;
 use crate::data::{
     Batch, Batches, ByteTokenizer, DataCursor, TextDataset, TokenView, contract_corpus,
 };
@@ -19,8 +21,10 @@ use crate::model::{
     ContractMoeConfig, ContractTransformerConfig, DecayStyle, Mamba3LmConfig, MoeLmConfig,
     RnnLmConfig, RopeStyle, TransformerConfig,
 };
-use crate::{Model, ModelConfig, Result, StepInputs};
+use crate::train::RunIdentity;
+use crate::{ItTraining, Model, ModelConfig, Result, StepInputs};
 use oa_graph::{Engine, Tensor};
+use std::collections::BTreeMap;
 
 /// A fresh engine, which must not have displeased the validation layer when the test ends. The
 /// layer speaks when `OA_VALIDATION` turns it on.
@@ -140,4 +144,36 @@ fn bits(model: &Model) -> Vec<(String, Vec<u32>)> {
 /// `count` batches from an order.
 fn take(order: &mut Batches, count: usize) -> Vec<Batch> {
     (0..count).map(|_| order.next_batch()).collect()
+}
+
+/// Trains from fresh weights or a checkpoint until `stop` steps are done, and gathers a checkpoint.
+fn train_until(
+    model: &Model,
+    training: &mut ItTraining<'_>,
+    from: Option<&Checkpoint>,
+    stop: u64,
+) -> Checkpoint {
+    let mut cursor = DataCursor::shuffled(8);
+    if let Some(checkpoint) = from {
+        let state = checkpoint.training.as_ref().unwrap();
+        model.load(checkpoint).unwrap();
+        training.resume(state).unwrap();
+        cursor = state.data;
+    }
+    let mut order = corpus().batches(4, 10, cursor).unwrap();
+    let mut forward = step_of(model);
+    while training.steps_done() < stop && training.begin_step().unwrap() {
+        training.step(&[order.next_batch()], &mut forward).unwrap();
+    }
+    let run = RunIdentity {
+        model,
+        tokenizer: &TokenizerConfig::Byte,
+        cursor: order.cursor(),
+        sampled: 0,
+        validation_loss: None,
+        best_validation_loss: None,
+        elapsed_seconds: 0.0,
+        metadata: &BTreeMap::new(),
+    };
+    training.checkpoint(&run).unwrap()
 }

@@ -1,15 +1,12 @@
 //! Every optimizer: eager as captured, resumed as uninterrupted, clipped, grouped, frozen.
 
 use super::*;
-use crate::data::TokenizerConfig;
 use crate::init::Init;
-use crate::train::RunIdentity;
 use crate::{
     AdamW, Checkpoint, GradientTape, ItTraining, ItTrainingConfig, Muon, MuonConfig, NamedTensor,
     Optimizer, OptimizerConfig, ParameterGroup, ParameterStore, Parameters, Schedule, Sgd,
     SgdConfig,
 };
-use std::collections::BTreeMap;
 
 /// Steps of a run.
 const STEPS: u64 = 6;
@@ -52,29 +49,7 @@ fn leg(
     }
     let new = if captured { ItTraining::new_captured } else { ItTraining::new_eager };
     let mut training = new(&engine, &mut *optimizer, settings).unwrap();
-    let mut cursor = DataCursor::shuffled(8);
-    if let Some(checkpoint) = from {
-        let state = checkpoint.training.as_ref().unwrap();
-        model.load(checkpoint).unwrap();
-        training.resume(state).unwrap();
-        cursor = state.data;
-    }
-    let mut order = corpus().batches(3, 8, cursor).unwrap();
-    let mut forward = step_of(&model);
-    while training.steps_done() < stop && training.begin_step().unwrap() {
-        training.step(&[order.next_batch()], &mut forward).unwrap();
-    }
-    let run = RunIdentity {
-        model: &model,
-        tokenizer: &TokenizerConfig::Byte,
-        cursor: order.cursor(),
-        sampled: 0,
-        validation_loss: None,
-        best_validation_loss: None,
-        elapsed_seconds: 0.0,
-        metadata: &BTreeMap::new(),
-    };
-    training.checkpoint(&run).unwrap()
+    train_until(&model, &mut training, from, stop)
 }
 
 #[test]

@@ -1,10 +1,7 @@
 //! Two ways of running give one result: eager and captured, straight and resumed.
 
 use super::*;
-use crate::data::TokenizerConfig;
-use crate::train::RunIdentity;
 use crate::{AdamW, Checkpoint, ItTraining, ItTrainingConfig, Optimizer, Schedule};
-use std::collections::BTreeMap;
 
 fn settings(accumulation: u32) -> ItTrainingConfig {
     let schedule = Schedule::Cosine { warmup: 2, min_ratio: 0.1 };
@@ -59,29 +56,7 @@ fn leg(config: ModelConfig, from: Option<&Checkpoint>, stop: u64) -> Checkpoint 
     let model = config.build(&engine, 11 + stop).unwrap();
     let mut optimizer = AdamW::new(model.all_parameters().unwrap(), 0.01).unwrap();
     let mut training = ItTraining::new_captured(&engine, &mut optimizer, settings(1)).unwrap();
-    let mut cursor = DataCursor::shuffled(8);
-    if let Some(checkpoint) = from {
-        let state = checkpoint.training.as_ref().unwrap();
-        model.load(checkpoint).unwrap();
-        training.resume(state).unwrap();
-        cursor = state.data;
-    }
-    let mut order = corpus().batches(4, 10, cursor).unwrap();
-    let mut forward = step_of(&model);
-    while training.steps_done() < stop && training.begin_step().unwrap() {
-        training.step(&[order.next_batch()], &mut forward).unwrap();
-    }
-    let run = RunIdentity {
-        model: &model,
-        tokenizer: &TokenizerConfig::Byte,
-        cursor: order.cursor(),
-        sampled: 0,
-        validation_loss: None,
-        best_validation_loss: None,
-        elapsed_seconds: 0.0,
-        metadata: &BTreeMap::new(),
-    };
-    training.checkpoint(&run).unwrap()
+    train_until(&model, &mut training, from, stop)
 }
 
 #[test]
