@@ -24,8 +24,9 @@ impl ContractMamba3 {
         let ContractMamba3Config { vocab, width, .. } = *config;
         let embed = Embedding::new(scope, "embed", [vocab, width], Init::Normal { std: 1.0 })?;
         let mixer = Mamba3::new(&mut scope.scope("mix"), config.mixer())?;
-        let head = Linear::new(scope, "head", [vocab, width], Init::fan_in(width))?;
-        let head = head.with_bias(scope, "head_b", vocab, Init::Zeros)?;
+        let mut edge = scope.edge();
+        let head = Linear::new(&mut edge, "head", [vocab, width], Init::fan_in(width))?;
+        let head = head.with_bias(&mut edge, "head_b", vocab, Init::Zeros)?;
         Ok(ContractMamba3 { embed, mixer, head, config: *config })
     }
 

@@ -39,7 +39,7 @@ impl Mamba3Lm {
         let block = |index| Block::new(&mut scope.scope(&format!("b{index}")), config);
         let blocks = (0..config.layers).map(block).collect::<Result<_>>()?;
         let norm = RmsNorm::new(scope, "norm_f", width, eps)?;
-        let head = Linear::new(scope, "head", [vocab, width], normal)?;
+        let head = Linear::new(&mut scope.edge(), "head", [vocab, width], normal)?;
         Ok(Mamba3Lm { embed, blocks, norm, head, config: *config })
     }
 

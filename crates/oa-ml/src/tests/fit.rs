@@ -268,8 +268,7 @@ fn errors_of_the_data_end_the_run_and_are_told() {
 #[test]
 fn a_sequence_beyond_the_positions_ends_a_run_at_its_first_step() {
     let engine = engine();
-    let [_, with_positions @ .., _] = small_models();
-    for config in with_positions {
+    for config in small_models().into_iter().filter(|config| config.context().is_some()) {
         let model = config.build(&engine, 1).unwrap();
         let mut optimizer = AdamW::new(model.all_parameters().unwrap(), 0.02).unwrap();
         let mut training =

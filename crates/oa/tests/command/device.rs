@@ -106,7 +106,7 @@ fn a_run_with_muon_and_frozen_parameters_resumes_to_the_same_bits() {
         return;
     }
     let place = Place::new();
-    let more = ["--optimizer", "muon", "--momentum", "0.9", "--freeze", "embed"];
+    let more = ["--optimizer", "muon", "--momentum", "0.9", "--freeze", "embed", "--keep", "9"];
     train(&place, "whole", &more);
     let parameters = |step: &str| oa::io::load(place.at("whole").join(step)).unwrap();
     let (early, late) = (parameters("step-00000008.oam"), parameters("step-00000024.oam"));
