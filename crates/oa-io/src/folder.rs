@@ -49,6 +49,16 @@ impl CheckpointFolder {
         newest.ok_or_else(|| Error::NoCheckpoint { folder: folder.into() })
     }
 
+    /// The newest checkpoint of a lower step beside one that cannot be used; those that cannot be
+    /// opened are passed over.
+    pub fn before(file: impl AsRef<Path>) -> Option<PathBuf> {
+        let file = file.as_ref();
+        let step = step_of(file.file_name()?.to_str()?)?;
+        let mut older = checkpoints(replace::folder_of(file)).ok()?;
+        older.retain(|(other, _)| *other < step);
+        older.into_iter().rev().map(|(_, path)| path).find(|path| crate::inspect(path).is_ok())
+    }
+
     /// The file whose validation loss was lowest when it was saved, and that loss in nats; `None`
     /// when no file of the folder was saved with one.
     pub fn best(folder: impl AsRef<Path>) -> Result<Option<(PathBuf, f32)>> {

@@ -87,7 +87,7 @@ fn sweep(folder: &Path, prefix: &str) {
 }
 
 /// The folder that a path lies in.
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

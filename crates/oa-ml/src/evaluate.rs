@@ -50,9 +50,46 @@ pub fn evaluate_read(
     model: &Model,
     batches: impl IntoIterator<Item = Result<Batch>>,
 ) -> Result<Evaluation> {
-    let (mut nats, mut correct, mut predictions) = (0.0f64, 0.0f64, 0u64);
+    let mut sums = Sums::default();
     for batch in batches {
-        let batch = batch?;
+        sums.add(model, &batch?)?;
+    }
+    Ok(sums.evaluation())
+}
+
+/// As [`evaluate_read`], but looks before each batch whether it shall `stop`; `None` when it was
+/// broken off.
+///
+/// # Errors
+///
+/// As [`evaluate_read`].
+#[track_caller]
+pub fn evaluate_until(
+    model: &Model,
+    batches: impl IntoIterator<Item = Result<Batch>>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Evaluation>> {
+    let mut sums = Sums::default();
+    for batch in batches {
+        if stop() {
+            return Ok(None);
+        }
+        sums.add(model, &batch?)?;
+    }
+    Ok(Some(sums.evaluation()))
+}
+
+/// What the batches so far add up to.
+#[derive(Default)]
+struct Sums {
+    nats: f64,
+    correct: f64,
+    predictions: u64,
+}
+
+impl Sums {
+    #[track_caller]
+    fn add(&mut self, model: &Model, batch: &Batch) -> Result<()> {
         let count = batch.predictions() as u64;
         let targets = batch.targets_on(model.engine())?;
         let starts = batch.starts_on(model.engine())?;
@@ -62,10 +99,14 @@ pub fn evaluate_read(
         let loss = loss::cross_entropy(&logits, &targets)?;
         let right = logits.correct_rows(&targets)?.sum()?;
         drop(logits);
-        nats += f64::from(loss.item()?) * count as f64;
-        correct += f64::from(right.item()?);
-        predictions += count;
+        self.nats += f64::from(loss.item()?) * count as f64;
+        self.correct += f64::from(right.item()?);
+        self.predictions += count;
+        Ok(())
     }
-    let count = predictions.max(1) as f64;
-    Ok(Evaluation { loss: nats / count, accuracy: correct / count, predictions })
+
+    fn evaluation(&self) -> Evaluation {
+        let (count, predictions) = (self.predictions.max(1) as f64, self.predictions);
+        Evaluation { loss: self.nats / count, accuracy: self.correct / count, predictions }
+    }
 }

@@ -31,7 +31,7 @@ mod vectors;
 
 pub use checkpoint::{Checkpoint, CheckpointSink, NamedTensor};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, evaluate, evaluate_read};
+pub use evaluate::{Evaluation, evaluate, evaluate_read, evaluate_until};
 pub use generate::{Generator, Prompt, Sampling, Stop, TextRequest};
 pub use model::{Model, ModelConfig};
 pub use optim::adamw::{AdamW, AdamWConfig};

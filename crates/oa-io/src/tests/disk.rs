@@ -1,6 +1,7 @@
 //! A disk that is full or not writable, and what stays behind.
 
 use super::fixture::{self, Folder, bits};
+use crate::CheckpointFolder;
 use crate::error::{Action, Broken, Error};
 use crate::{load, save, writer};
 use std::fs::{self, File, OpenOptions};
@@ -149,6 +150,21 @@ fn litter_of_a_killed_writer_goes_and_that_of_a_living_one_stays() {
     held.lock().unwrap();
     save(folder.0.join("a.oam"), &fixture::rnn()).unwrap();
     assert_eq!(folder.names(), [".a.oam.2-0.tmp", "a.oam"]);
+}
+
+#[test]
+fn the_checkpoint_before_a_bad_one_is_found() {
+    let folder = Folder::new();
+    let [one, two, three] =
+        [3, 50, 9_000_000].map(|step| folder.0.join(format!("step-{step:08}.oam")));
+    save(&one, &fixture::rnn()).unwrap();
+    save(&two, &fixture::rnn()).unwrap();
+    fs::write(&three, b"").unwrap();
+    assert_eq!(CheckpointFolder::before(&three), Some(two.clone()));
+    fs::write(&two, b"no model").unwrap();
+    assert_eq!(CheckpointFolder::before(&three), Some(one.clone()));
+    assert_eq!(CheckpointFolder::before(&one), None);
+    assert_eq!(CheckpointFolder::before(folder.0.join("a.oam")), None);
 }
 
 #[test]

@@ -11,6 +11,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+/// What some programs put before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// Longest line of a JSONL file, in bytes: such a line is in memory as a whole.
 pub const LINE_BYTES: u64 = 64 << 20;
 
@@ -72,7 +75,8 @@ pub struct Documents {
 impl Documents {
     /// Finds the documents of a file or of a folder, whose files are read in the order of their
     /// paths. Files that end in `jsonl` or `ndjson` hold a document a line, any other file is one
-    /// text. Empty files and blank lines are no documents. Folders are searched to the bottom; links
+    /// text. Empty files and blank lines are no documents, and neither is the byte order mark that
+    /// such a file of lines may begin with. Folders are searched to the bottom; links
     /// to folders are not followed.
     ///
     /// # Errors
@@ -110,10 +114,11 @@ impl Documents {
         for path in paths {
             documents.index(path)?;
         }
-        if documents.places.is_empty() {
-            return Err(Error::EmptyCorpus);
+        match (documents.places.is_empty(), documents.skipped) {
+            (true, 0) => Err(Error::EmptyCorpus),
+            (true, skipped) => Err(DataFault::OnlyBadLines { skipped }.into()),
+            (false, _) => Ok(documents),
         }
-        Ok(documents)
     }
 
     /// Number of documents.
@@ -188,6 +193,11 @@ impl Documents {
             self.fingerprint = mix(self.fingerprint, &line);
             if bytes == 0 {
                 break;
+            }
+            if number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+                line.drain(..BYTE_ORDER_MARK.len());
+                offset += BYTE_ORDER_MARK.len() as u64;
+                bytes -= BYTE_ORDER_MARK.len() as u64;
             }
             let checked = if bytes > LINE_BYTES && line.last() != Some(&b'\n') {
                 let rest = from.skip_until(b'\n');

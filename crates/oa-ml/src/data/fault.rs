@@ -84,6 +84,12 @@ pub enum DataFault {
         /// What is wrong with it.
         fault: LineFault,
     },
+    /// Every line of JSONL was left out.
+    #[error("no document is left: {skipped} bad lines are left out")]
+    OnlyBadLines {
+        /// Lines that were left out.
+        skipped: u64,
+    },
     /// A file is not what it was when it was indexed.
     #[error("{} changed while it was in use: byte {offset} no longer begins the document that it did", path.display())]
     Changed {

@@ -8,7 +8,7 @@ use crate::data::{
 use crate::train::{CsvLog, EarlyStop, Ending, Fit, Fitted, Moment, Periodic};
 use crate::{
     AdamW, Callback, Error, Evaluation, Flow, ItTraining, ItTrainingConfig, StepReport, evaluate,
-    evaluate_read,
+    evaluate_read, evaluate_until,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ fn diary(steps: u64, losses: &[f64], stop_at: Option<u64>, asked_after: usize) -
     let mut fit: Fit<'_> = Fit::new(&model, &mut data, ByteTokenizer.config());
     let measure = |_: &Model| {
         let loss = *losses.next().expect("no more evaluations than losses");
-        Ok(Evaluation { loss, accuracy: 0.5, predictions: 4 })
+        Ok(Some(Evaluation { loss, accuracy: 0.5, predictions: 4 }))
     };
     fit.evaluation = Some(Periodic { every: 2, run: Box::new(measure) });
     let save = |checkpoint: &Checkpoint| {
@@ -220,7 +220,7 @@ fn a_short_program_trains_validates_logs_and_stops_early() {
     let mut csv = CsvLog::open(library.0.join("metrics.csv"), 0).unwrap();
     let mut early = EarlyStop::new(2, 0.5).unwrap();
     let mut fit: Fit<'_> = Fit::new(&model, &mut data, ByteTokenizer.config());
-    let measure = |model: &Model| evaluate_read(model, held()?);
+    let measure = |model: &Model| evaluate_read(model, held()?).map(Some);
     fit.evaluation = Some(Periodic { every: 10, run: Box::new(measure) });
     fit.callbacks = vec![&mut csv, &mut early];
     let fitted = fit.run(&mut training).unwrap();
@@ -233,6 +233,43 @@ fn a_short_program_trains_validates_logs_and_stops_early() {
     assert_eq!((rows.len() as u64, rows[0].step), (fitted.now.step, 1));
     let validated = rows.iter().filter(|row| row.validation_loss.is_some()).count() as u64;
     assert_eq!(validated, fitted.now.step / 10);
+}
+
+#[test]
+fn an_evaluation_is_broken_off_between_batches_and_the_run_is_saved() {
+    let engine = engine();
+    let [rnn, ..] = small_models();
+    let model = rnn.build(&engine, 1).unwrap();
+    let mut optimizer = AdamW::new(model.all_parameters().unwrap(), 0.02).unwrap();
+    let settings = ItTrainingConfig { total_steps: 9, ..Default::default() };
+    let mut training = ItTraining::new_eager(&engine, &mut optimizer, settings).unwrap();
+    let (mut data, mut diary) = (batches(2, 10), Diary::default());
+    let (read, mut saved) = (std::cell::Cell::new(0), Vec::new());
+    let asked = || read.get() > 5;
+    let measure = |model: &Model| {
+        let mut held = batches(2, 10);
+        let next = std::iter::repeat_with(|| {
+            read.set(read.get() + 1);
+            Ok(held.next_batch())
+        });
+        evaluate_until(model, next.take(4), &asked)
+    };
+    let mut fit: Fit<'_> = Fit::new(&model, &mut data, ByteTokenizer.config());
+    fit.evaluation = Some(Periodic { every: 2, run: Box::new(measure) });
+    let save = |checkpoint: &Checkpoint| {
+        saved.push(checkpoint.training.as_ref().unwrap().metrics.validation_loss);
+        Ok(())
+    };
+    fit.saving = Some(Periodic { every: 0, run: Box::new(save) });
+    fit.callbacks.push(&mut diary);
+    fit.asked = Some(&asked);
+    let fitted = fit.run(&mut training).unwrap();
+    drop(fit);
+    assert_eq!((fitted.ending, fitted.now.step), (Ending::Asked, 4));
+    assert_eq!(read.get(), 6, "the second evaluation ends at its second batch");
+    let told = ["evaluation 2", "checkpoint 2", "step 3", "step 4", "checkpoint 4", "end 4 Asked"];
+    assert_eq!(diary.lines[3..], told);
+    assert_eq!(saved, [fitted.validation_loss; 2], "half an evaluation is none");
 }
 
 #[test]

@@ -23,8 +23,8 @@ pub struct Periodic<F> {
     pub run: F,
 }
 
-/// Measures a model.
-type Measure<'r> = Box<dyn FnMut(&Model) -> Result<Evaluation> + 'r>;
+/// Measures a model; `None` when that was broken off.
+type Measure<'r> = Box<dyn FnMut(&Model) -> Result<Option<Evaluation>> + 'r>;
 /// Makes a checkpoint durable.
 type Save<'r, E> = Box<dyn FnMut(&Checkpoint) -> Result<(), E> + 'r>;
 
@@ -36,7 +36,9 @@ pub struct Fit<'r, E = Error> {
     pub data: &'r mut dyn BatchSource,
     /// How the text became tokens; checkpoints record it.
     pub tokenizer: TokenizerConfig,
-    /// Measures the model on the validation text.
+    /// Measures the model on the validation text. It may be broken off, as by
+    /// [`evaluate_until`](crate::evaluate_until): then nobody is told, and the run goes on to
+    /// look whether it is asked to end.
     pub evaluation: Option<Periodic<Measure<'r>>>,
     /// Saves checkpoints. One is also saved after an evaluation with the lowest loss so far, and at
     /// the end.
@@ -166,7 +168,10 @@ impl<'r, E: From<Error>> Fit<'r, E> {
         training.finish()?;
         self.report(training, state)?;
         let Some(evaluation) = &mut self.evaluation else { return Ok(false) };
-        let measured = (evaluation.run)(self.model)?;
+        let Some(measured) = (evaluation.run)(self.model)? else {
+            state.pace.skip();
+            return Ok(false);
+        };
         let loss = measured.loss as f32;
         let better = loss.is_finite() && state.best.is_none_or(|best| loss < best);
         state.validation_loss = Some(loss);

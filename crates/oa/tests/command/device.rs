@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A run of 24 small steps on the built-in corpus.
-const RUN: &[&str] = &[
+pub const RUN: &[&str] = &[
     "train",
     "--arch",
     "rnn",
@@ -30,7 +30,7 @@ const RUN: &[&str] = &[
     "--json",
 ];
 
-fn train(place: &Place, out: &str, more: &[&str]) -> Ended {
+pub fn train(place: &Place, out: &str, more: &[&str]) -> Ended {
     let arguments: Vec<&str> = RUN.iter().chain(&["--out", out]).chain(more).copied().collect();
     place.succeed(&arguments)
 }
@@ -54,7 +54,7 @@ fn measured(place: &Place, out: &str) -> Vec<String> {
     text.lines().map(cells).collect()
 }
 
-fn check_same(place: &Place, one: &str, other: &str) {
+pub fn check_same(place: &Place, one: &str, other: &str) {
     let last = |out: &str| digests(place, &place.at(out).join("step-00000024.oam"));
     assert_eq!(last(one), last(other));
     assert_eq!(measured(place, one), measured(place, other));
@@ -356,6 +356,15 @@ fn damaged_files_and_unwritable_folders_are_told() {
     let ended = place.run(&["train", "--resume", "run"]);
     let cause = format!("cause: it ends after {middle} bytes of {}\n", bytes.len());
     assert!(ended.err.contains(&cause), "{}", ended.err);
+    for bytes in [&b""[..], b"no model"] {
+        std::fs::write(&file, bytes).unwrap();
+        for command in [&["train", "--resume", "run"][..], &["generate", "run"]] {
+            let ended = place.run(command);
+            assert_eq!(ended.code, Some(1));
+            let older = "; run/step-00000016.oam is the checkpoint before it\n";
+            assert!(ended.err.ends_with(older), "{}", ended.err);
+        }
+    }
     if Path::new("/proc").exists() {
         let ended = place.run(&["train", "--out", "/proc/oa"]);
         assert_eq!(ended.code, Some(1));
@@ -383,7 +392,18 @@ fn a_loss_that_is_no_number_stops_with_its_step_and_tensor() {
         ended.err
     );
     assert!(ended.err.contains(" at step "), "{}", ended.err);
-    assert!(ended.err.contains("to do: lower --lr or raise --warmup"), "{}", ended.err);
+    let saved = std::fs::read_dir(place.at("run")).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        path.extension().is_some_and(|ending| ending == "oam")
+    });
+    let remedy = match saved {
+        true => "to do: lower --lr or raise --warmup; the last checkpoint is still good\n",
+        false => {
+            "to do: lower --lr or raise --warmup, and start again with another --out: no \
+             checkpoint was saved\n"
+        }
+    };
+    assert!(ended.err.ends_with(remedy), "{}", ended.err);
 }
 
 #[test]

@@ -88,6 +88,52 @@ fn bad_texts_end_with_1_before_a_device_is_opened() {
 }
 
 #[test]
+fn texts_that_are_no_files_are_refused() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let place = Place::new();
+    place.fail(
+        &["train", "--data", "/dev/zero"],
+        1,
+        "error: cannot read the text /dev/zero\n\
+         cause: it is a device, a pipe or a socket, not a file\n\
+         to do: give a file or a folder with --data\n",
+    );
+    let made = std::process::Command::new("mkfifo").arg(place.at("pipe")).status();
+    assert!(made.unwrap().success());
+    for flags in [&["--data", "pipe"][..], &["--data", "pipe", "--stream"]] {
+        let ended = place.run(&[&["train"], flags].concat());
+        assert_eq!(ended.code, Some(1));
+        let cause = "is a device, a pipe or a socket, not a file\n";
+        assert!(ended.err.contains(cause), "{}", ended.err);
+    }
+}
+
+#[test]
+fn files_that_a_run_would_replace_are_refused() {
+    let place = Place::new();
+    for name in ["settings.toml", "metrics.csv", "best", "loss.svg"] {
+        let folder = format!("of-{name}");
+        std::fs::create_dir(place.at(&folder)).unwrap();
+        std::fs::write(place.at(&folder).join(name), "mine").unwrap();
+        let err = |out: &str| {
+            format!(
+                "error: cannot start a run in {out}\n\
+                 cause: it holds {name} and no checkpoint; the run would replace that\n\
+                 to do: move it away, or choose another --out\n"
+            )
+        };
+        place.fail(&["train", "--out", &folder], 2, &err(&folder));
+        let mut command = place.command(&["train", "--out", "."]);
+        let ended = Ended::of(&command.current_dir(place.at(&folder)).output().unwrap());
+        assert_eq!((ended.code, ended.err), (Some(2), err(".")));
+        let text = std::fs::read_to_string(place.at(&folder).join(name)).unwrap();
+        assert_eq!(text, "mine");
+    }
+}
+
+#[test]
 fn bad_streams_end_with_1_before_a_device_is_opened() {
     let place = Place::new();
     std::fs::create_dir(place.at("empty")).unwrap();
@@ -112,6 +158,14 @@ fn bad_streams_end_with_1_before_a_device_is_opened() {
         ended.err.contains("a.jsonl, line 1: byte 11 of the line is not UTF-8"),
         "{}",
         ended.err
+    );
+    std::fs::write(place.at("a.jsonl"), "one\n\ntwo\n").unwrap();
+    place.fail(
+        &["train", "--data", "a.jsonl", "--skip-bad-lines"],
+        1,
+        "error: cannot use this text\n\
+         cause: no document is left: 2 bad lines are left out\n\
+         to do: name the --field, or give another text with --data\n",
     );
     std::fs::write(place.at("short.txt"), b"too short").unwrap();
     place.fail(

@@ -6,5 +6,6 @@
 
 mod device;
 mod host;
+mod losses;
 mod place;
 mod tokens;

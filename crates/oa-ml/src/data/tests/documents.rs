@@ -81,6 +81,30 @@ fn bad_lines_are_refused_with_their_place_or_counted() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_a_line() {
+    let folder = Folder::new();
+    let config = SourceConfig::default();
+    folder.write("a.jsonl", "\u{feff}{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    let documents = folder.open("a.jsonl", &config).unwrap();
+    assert_eq!(texts(&documents), ["one", "two"]);
+    assert_eq!(documents.skipped_lines(), 0);
+    folder.write("a.jsonl", "\u{feff}\n{\"text\": \"two\"}\n");
+    assert_eq!(texts(&folder.open("a.jsonl", &config).unwrap()), ["two"]);
+    folder.write("a.jsonl", "{\"text\": \"one\"}\n\u{feff}{\"text\": \"two\"}\n");
+    let message = refuse(&folder, "a.jsonl", &config);
+    assert!(message.starts_with("F/a.jsonl, line 2: the line is not JSON"), "{message}");
+}
+
+#[test]
+fn lines_that_are_all_bad_are_counted() {
+    let folder = Folder::new();
+    let skip = SourceConfig { skip_bad_lines: true, ..Default::default() };
+    folder.write("a.jsonl", "one\n\ntwo\n{\"text\": \"\"}\n{}\n");
+    let message = refuse(&folder, "a.jsonl", &skip);
+    assert_eq!(message, "no document is left: 3 bad lines are left out");
+}
+
+#[test]
 fn what_cannot_be_read_is_told() {
     let folder = Folder::new();
     let config = SourceConfig::default();

@@ -25,7 +25,7 @@ pub fn run(common: &Common, flags: &GenerateFlags) -> Result<(), Failure> {
     let request = request(flags)?;
     let prompts = prompts(flags)?;
     let file = open::model_file(&flags.model)?;
-    let checkpoint = oa::io::load(&file)?;
+    let checkpoint = open::load(&file)?;
     let tokenizer = checkpoint.tokenizer.build();
     let encode = |text: Vec<u8>| {
         let ids = tokenizer.encode(&text).explain("cannot use this prompt")?;

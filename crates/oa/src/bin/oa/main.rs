@@ -24,6 +24,7 @@ mod train;
 use clap::Parser;
 use failure::Failure;
 use flags::{Arguments, Task};
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -56,7 +57,8 @@ fn end(failure: &Failure, json: bool) -> ExitCode {
         // Nobody may be listening any more; the exit code still tells.
         let _unheard = output::json(&failure.to_json());
     }
-    eprint!("{failure}");
+    // The error stream may be closed too.
+    let _unheard = write!(std::io::stderr(), "{failure}");
     ExitCode::from(failure.code())
 }
 

@@ -1,6 +1,6 @@
 //! What every task opens: a device, a model file, a text.
 
-use crate::failure::{Explain, Failure};
+use crate::failure::{End, Explain, Failure};
 use crate::flags::Common;
 use oa::ml::data::{TextDataset, TokenizerConfig, contract_corpus};
 use oa::ml::{Checkpoint, Model};
@@ -30,9 +30,21 @@ pub fn model_file(path: &Path) -> Result<PathBuf, Failure> {
     Ok(path.to_owned())
 }
 
+/// Loads a file; if it cannot be read, says which checkpoint before it can.
+pub fn load(file: &Path) -> Result<Checkpoint, Failure> {
+    oa::io::load(file).map_err(|error| match oa::io::CheckpointFolder::before(file) {
+        Some(older) => {
+            let remedy =
+                format!("{}; {} is the checkpoint before it", error.advice(), older.display());
+            Failure::new(End::Failed, error.subject(), error.cause(), remedy)
+        }
+        None => error.into(),
+    })
+}
+
 /// Loads a file and builds its model on a device.
 pub fn model(engine: &Engine, file: &Path) -> Result<(Model, Checkpoint), Failure> {
-    let checkpoint = oa::io::load(file)?;
+    let checkpoint = load(file)?;
     Ok((build(engine, file, &checkpoint)?, checkpoint))
 }
 
@@ -42,6 +54,20 @@ pub fn build(engine: &Engine, file: &Path, checkpoint: &Checkpoint) -> Result<Mo
     let model = checkpoint.model.build(engine, 0).explain(&sentence)?;
     model.load(checkpoint).explain(&sentence)?;
     Ok(model)
+}
+
+/// The bytes of a text to learn from or to measure on, which must be a file: a device has no end
+/// and a pipe cannot be read again.
+pub fn corpus(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    if let Some(path) = file
+        && std::fs::metadata(path).is_ok_and(|kind| !kind.is_file() && !kind.is_dir())
+    {
+        let sentence = format!("cannot read the text {}", path.display());
+        let cause = "it is a device, a pipe or a socket, not a file";
+        let remedy = "give a file or a folder with --data";
+        return Err(Failure::new(End::Failed, sentence, cause, remedy));
+    }
+    text(file)
 }
 
 /// The bytes of a text; without a file, the built-in corpus.

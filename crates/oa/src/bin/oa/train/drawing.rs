@@ -1,5 +1,6 @@
 //! `loss.svg`: the losses of a run as a picture, drawn again whenever there is something new to see.
 
+use super::halt::Halt;
 use crate::failure::Failure;
 use oa::ml::train::{CsvRow, Ending, Moment};
 use oa::ml::{Callback, Checkpoint, Evaluation, Flow, StepReport};
@@ -36,24 +37,24 @@ impl Drawing {
     }
 }
 
-impl Callback<Failure> for Drawing {
-    fn on_step(&mut self, now: &Moment, report: &StepReport) -> Result<Flow, Failure> {
+impl Callback<Halt> for Drawing {
+    fn on_step(&mut self, now: &Moment, report: &StepReport) -> Result<Flow, Halt> {
         self.training.push((now.step as f64, f64::from(report.loss)));
         Ok(Flow::Continue)
     }
 
-    fn on_evaluation(&mut self, now: &Moment, measured: &Evaluation) -> Result<Flow, Failure> {
+    fn on_evaluation(&mut self, now: &Moment, measured: &Evaluation) -> Result<Flow, Halt> {
         self.validation.push((now.step as f64, measured.loss));
         self.draw()?;
         Ok(Flow::Continue)
     }
 
-    fn on_checkpoint(&mut self, _now: &Moment, _saved: &Checkpoint) -> Result<Flow, Failure> {
+    fn on_checkpoint(&mut self, _now: &Moment, _saved: &Checkpoint) -> Result<Flow, Halt> {
         self.draw()?;
         Ok(Flow::Continue)
     }
 
-    fn on_end(&mut self, _now: &Moment, _ending: Ending) -> Result<(), Failure> {
-        self.draw()
+    fn on_end(&mut self, _now: &Moment, _ending: Ending) -> Result<(), Halt> {
+        Ok(self.draw()?)
     }
 }

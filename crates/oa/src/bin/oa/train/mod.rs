@@ -4,6 +4,8 @@
 //! resumed one; nothing is taken from the folder but its newest file.
 
 mod drawing;
+mod halt;
+mod lock;
 mod run;
 mod show;
 mod start;

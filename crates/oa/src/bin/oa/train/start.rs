@@ -94,7 +94,7 @@ pub fn resume(flags: &TrainFlags, place: Option<&Path>) -> Result<Start, Failure
     let settings = given(flags);
     refuse_decided(flags, &settings)?;
     let (file, out) = find(place, &settings)?;
-    let mut checkpoint = oa::io::load(&file)?;
+    let mut checkpoint = open::load(&file)?;
     let cannot = |cause: &str, remedy: &str| {
         Failure::new(End::Failed, format!("cannot resume from {}", file.display()), cause, remedy)
     };
@@ -241,7 +241,7 @@ pub fn routine(metadata: &BTreeMap<String, String>) -> Option<Routine> {
 fn text(routine: &Routine) -> Result<Text, Failure> {
     match (&routine.data, &routine.streamed) {
         (Some(path), Some(streamed)) => Text::stream(path, streamed),
-        (data, _) => Ok(Text::Whole(open::text(data.as_deref())?)),
+        (data, _) => Ok(Text::Whole(open::corpus(data.as_deref())?)),
     }
 }
 
@@ -264,14 +264,17 @@ fn unused_folder(arch: Arch) -> PathBuf {
     (1..).map(name).find(|folder| !folder.exists()).expect("numbers outlast folders")
 }
 
-/// Refuses a folder that holds a run.
-fn refuse_used(out: &Path) -> Result<(), Failure> {
+/// Files that a run writes beside its checkpoints.
+const WRITTEN: [&str; 4] = ["settings.toml", "metrics.csv", "best", "loss.svg"];
+
+/// Refuses a folder that holds a run, or files that a run would replace.
+pub(super) fn refuse_used(out: &Path) -> Result<(), Failure> {
     if !out.exists() {
         return Ok(());
     }
+    let sentence = format!("cannot start a run in {}", out.display());
     match CheckpointFolder::newest(out) {
         Ok(file) => {
-            let sentence = format!("cannot start a run in {}", out.display());
             let cause = format!("it holds a run: {}", file.display());
             let remedy = format!(
                 "continue it with `oa train --resume {}`, or choose another --out",
@@ -279,7 +282,12 @@ fn refuse_used(out: &Path) -> Result<(), Failure> {
             );
             Err(Failure::usage(sentence, cause, remedy))
         }
-        Err(oa::io::Error::NoCheckpoint { .. }) => Ok(()),
+        Err(oa::io::Error::NoCheckpoint { .. }) => {
+            let there = |name: &&str| out.join(name).symlink_metadata().is_ok();
+            let Some(name) = WRITTEN.into_iter().find(there) else { return Ok(()) };
+            let cause = format!("it holds {name} and no checkpoint; the run would replace that");
+            Err(Failure::usage(sentence, cause, "move it away, or choose another --out"))
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -4,20 +4,22 @@
 //! whatever is asked to be streamed is read document by document.
 
 use super::start::Start;
-use crate::eval;
-use crate::failure::{Explain, Failure};
+use crate::failure::{End, Explain, Failure};
 use crate::output;
 use crate::settings::Streamed;
-use indicatif::ProgressBar;
 use oa::io::Digest;
 use oa::ml::data::{
-    BatchSource, DataCursor, Documents, PackedConfig, PackedText, Prefetch, SourceConfig, Split,
-    TextDataset, TokenView, Tokenizer,
+    BatchSource, DataCursor, DataFault, Documents, PackedConfig, PackedText, Prefetch,
+    SourceConfig, Split, TextDataset, TokenView, Tokenizer,
 };
-use oa::ml::{Evaluation, Model, evaluate_read};
+use oa::ml::{Error, Evaluation, Model, evaluate_until};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Seed of the windows that a run is measured on: those of `oa eval --batches`, so that losses
+/// compare.
+const WINDOWS_SEED: u64 = 0xE7A1;
 
 /// Batches that are prepared while the device computes.
 const AHEAD: usize = 4;
@@ -39,7 +41,14 @@ impl Text {
             skip_bad_lines: streamed.skip_bad_lines,
             ..SourceConfig::default()
         };
-        let documents = Documents::open(path, &config).explain("cannot use this text")?;
+        let sentence = "cannot use this text";
+        let documents = match Documents::open(path, &config) {
+            Err(Error::Data(fault)) if matches!(*fault, DataFault::OnlyBadLines { .. }) => {
+                let remedy = "name the --field, or give another text with --data";
+                return Err(Failure::new(End::Failed, sentence, fault.to_string(), remedy));
+            }
+            found => found.explain(sentence)?,
+        };
         Ok(Text::Streamed(Arc::new(documents)))
     }
 
@@ -86,18 +95,23 @@ impl Texts {
 }
 
 impl Held {
-    /// Measures a model on `count` batches at most, the same each time.
+    /// Measures a model on `count` batches at most, the same each time; `None` when it was asked to
+    /// stop between two of them.
     pub fn measure(
         &self,
         model: &Model,
         [rows, sequence, count]: [usize; 3],
-    ) -> oa::ml::Result<Evaluation> {
+        stop: &dyn Fn() -> bool,
+    ) -> oa::ml::Result<Option<Evaluation>> {
         match self {
             Held::View(view) => {
-                eval::windows(model, view, [rows, sequence, count], &ProgressBar::hidden())
+                let cursor = DataCursor::shuffled(WINDOWS_SEED);
+                let mut batches = view.batches(rows, sequence, cursor)?;
+                let batches = std::iter::repeat_with(move || Ok(batches.next_batch()));
+                evaluate_until(model, batches.take(count), stop)
             }
             Held::Documents(text) => {
-                evaluate_read(model, text.validation(rows, sequence)?.take(count))
+                evaluate_until(model, text.validation(rows, sequence)?.take(count), stop)
             }
         }
     }
