@@ -128,6 +128,8 @@ fn files_that_a_run_would_replace_are_refused() {
         let mut command = place.command(&["train", "--out", "."]);
         let ended = Ended::of(&command.current_dir(place.at(&folder)).output().unwrap());
         assert_eq!((ended.code, ended.err), (Some(2), err(".")));
+        std::fs::write(place.at("step-00000001.oam"), "never read").unwrap();
+        place.fail(&["train", "--resume", ".", "--out", &folder], 2, &err(&folder));
         let text = std::fs::read_to_string(place.at(&folder).join(name)).unwrap();
         assert_eq!(text, "mine");
     }

@@ -213,8 +213,12 @@ fn find(place: Option<&Path>, settings: &Settings) -> Result<(PathBuf, PathBuf),
     let file = open::model_file(place)?;
     let home = if place.is_dir() { Some(place) } else { place.parent() };
     let home = home.filter(|home| !home.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let out = settings.out.clone().unwrap_or_else(|| home.to_owned());
-    Ok((file, out))
+    let Some(out) = &settings.out else { return Ok((file, home.to_owned())) };
+    let [there, here] = [out.as_path(), home].map(|folder| folder.canonicalize().ok());
+    if there != here {
+        refuse_used(out)?;
+    }
+    Ok((file, out.clone()))
 }
 
 /// The routine of the checkpoint with what is given anew.
