@@ -6,5 +6,6 @@
 
 mod device;
 mod host;
+mod limits;
 mod place;
 mod tokens;
