@@ -3,6 +3,7 @@
 use super::limits::{check_least, check_step};
 use super::{Arch, Fall, OptimizerKind, Order, Rate, Rope, ScheduleKind, Settings};
 use crate::failure::{Explain, Failure};
+use oa::graph::ops::attention::MAX_HEAD_DIM;
 use oa::ml::data::{DataCursor, SourceConfig};
 use oa::ml::model::{
     ContractMamba3Config, ContractMoeConfig, ContractTransformerConfig, DecayStyle, Mamba3LmConfig,
@@ -423,8 +424,17 @@ fn refuse_uneven(settings: &Settings, arch: Arch) -> Result<(), Failure> {
     }
     let width = settings.width.unwrap_or(TransformerConfig::default().width);
     let heads = settings.heads.unwrap_or(usual);
-    if settings.head_dim.is_some() || heads == 0 || (channels * width).is_multiple_of(heads) {
+    if settings.head_dim.is_some() || heads == 0 {
         return Ok(());
+    }
+    let dim = channels * width / heads;
+    if (channels * width).is_multiple_of(heads) {
+        if arch == Arch::Mamba3 || dim <= MAX_HEAD_DIM {
+            return Ok(());
+        }
+        let cause = format!("--heads {heads} share a --width of {width}: {dim} channels each");
+        let remedy = format!("a head has at most {MAX_HEAD_DIM}: use more heads or --head-dim");
+        return Err(Failure::usage("cannot build that model", cause, remedy));
     }
     let cause = format!("--heads {heads} cannot share {times}the --width of {width} evenly");
     let remedy = "choose heads that divide it, or give --head-dim";

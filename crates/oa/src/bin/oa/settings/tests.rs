@@ -117,6 +117,9 @@ fn heads_that_do_not_divide_the_width_are_refused_with_both_numbers() {
     }
     let text = refuse(of(Arch::Mamba3, 16));
     assert!(text.contains("--heads 16 cannot share twice the --width of 100 evenly"), "{text}");
+    let text = refuse(Settings { width: Some(512), ..of(Arch::Moe, 2) });
+    assert!(text.contains("--heads 2 share a --width of 512: 256 channels each"), "{text}");
+    assert!(text.contains("to do: a head has at most 128"), "{text}");
     resolve(&of(Arch::Mamba3, 8)).unwrap();
     resolve(&Settings { head_dim: Some(8), ..of(Arch::Transformer, 8) }).unwrap();
 }
