@@ -16,8 +16,27 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum ConfigFault {
     /// A size that must be positive is 0.
-    #[error("a size is 0")]
-    ZeroSize,
+    #[error("{size} is 0, it must be at least 1")]
+    ZeroSize {
+        /// Name of the size.
+        size: &'static str,
+    },
+    /// A size, or the number of parameters, beyond what is supported.
+    #[error("{size} is {value}, at most {most} is supported")]
+    TooLarge {
+        /// Name of the size.
+        size: &'static str,
+        /// What was given.
+        value: u64,
+        /// The largest that is supported.
+        most: u64,
+    },
+    /// A base of the rotary angles that gives none.
+    #[error("a rotary base is {base}, it must be positive and finite")]
+    RopeBase {
+        /// The base.
+        base: f64,
+    },
     /// The heads cannot share the width.
     #[error("a width of {width} cannot be shared by {heads} heads")]
     WidthOverHeads {
@@ -48,14 +67,6 @@ pub enum ConfigFault {
         /// Experts.
         experts: usize,
     },
-    /// More experts, or more of them per token, than the kernels take.
-    #[error("{top_k} of {experts} experts are too many: at most 32 of 256 are supported")]
-    TooManyExperts {
-        /// Experts of a token.
-        top_k: usize,
-        /// Experts.
-        experts: usize,
-    },
     /// The heads of a mixer cannot share its groups.
     #[error("{heads} heads cannot share {groups} groups of keys and queries evenly")]
     HeadsOverGroups {
@@ -69,14 +80,6 @@ pub enum ConfigFault {
     RankWithoutMimo {
         /// Channels of a head into its state.
         rank: usize,
-    },
-    /// More channels of a head than the kernels take.
-    #[error("a rank of {rank} is too high: at most {most} are supported")]
-    RankTooHigh {
-        /// Channels of a head into its state.
-        rank: usize,
-        /// Most that the kernels take.
-        most: usize,
     },
     /// A state has an odd number of rows.
     #[error("a state of {state} rows is odd; the angles turn pairs of rows")]
@@ -171,7 +174,7 @@ pub enum Error {
         fault: ConfigFault,
     },
     /// A text without a token.
-    #[error("the corpus is empty: there is nothing to train on")]
+    #[error("the corpus is empty: it has no token")]
     EmptyCorpus,
     /// No sequence fits in the text.
     #[error(
@@ -330,6 +333,16 @@ pub enum Error {
         value: f64,
         /// What it may be.
         allowed: &'static str,
+    },
+    /// A count above its range.
+    #[error("{name} is {value}, it must be at most {most}")]
+    TooMany {
+        /// What is counted.
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// Largest value.
+        most: u64,
     },
     /// A count below its range.
     #[error("{name} is {value}, it must be at least {least}")]

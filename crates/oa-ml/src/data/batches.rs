@@ -14,6 +14,9 @@ const SHUFFLE_STREAM: u32 = 0xDA7A_0001;
 /// Stride between the rows of a batch in contract order.
 const CONTRACT_STRIDE: u64 = 7;
 
+/// Most tokens of a batch: its sequences times their length.
+pub const MAX_CELLS: usize = 1 << 26;
+
 /// Where a data order continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataCursor {

@@ -3,7 +3,7 @@
 //! The first nine tenths train and the rest validates: no shuffling across the seam, so nothing
 //! of the validation text is ever trained on.
 
-use super::batches::{Batch, Batches, DataCursor};
+use super::batches::{Batch, Batches, DataCursor, MAX_CELLS};
 use super::fault::DataFault;
 use super::tokenizer::Tokenizer;
 use crate::error::{Error, Result};
@@ -92,8 +92,8 @@ impl TokenView {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyBatch`] when `rows` or `sequence` is 0; [`Error::CorpusTooShort`] when no
-    /// window fits.
+    /// [`Error::EmptyBatch`] when `rows` or `sequence` is 0; [`Error::TooMany`] for more tokens than
+    /// [`MAX_CELLS`] in a batch; [`Error::CorpusTooShort`] when no window fits.
     #[track_caller]
     pub fn batches(&self, rows: usize, sequence: usize, cursor: DataCursor) -> Result<Batches> {
         let Some(spare) = cursor.spare() else { return Err(DataFault::Cursor { cursor }.into()) };
@@ -132,6 +132,11 @@ impl TokenView {
     fn check(&self, rows: usize, sequence: usize, spare: usize) -> Result<()> {
         if rows == 0 || sequence == 0 {
             return Err(Error::EmptyBatch { site: Location::caller(), rows, sequence });
+        }
+        let cells = rows.saturating_mul(sequence);
+        if cells > MAX_CELLS {
+            let (value, most) = (cells as u64, MAX_CELLS as u64);
+            return Err(Error::TooMany { name: "the number of tokens of a batch", value, most });
         }
         let (tokens, needed) = (self.tokens().len(), sequence + spare);
         if tokens < needed {
@@ -183,13 +188,18 @@ mod tests {
     fn bad_corpora_are_refused_with_their_numbers() {
         let refuse = |result: Result<Batches>| result.err().unwrap().to_string();
         let empty = TextDataset::from_bytes(b"", &ByteTokenizer).err().unwrap();
-        assert_eq!(empty.to_string(), "the corpus is empty: there is nothing to train on");
+        assert_eq!(empty.to_string(), "the corpus is empty: it has no token");
         let view = dataset(17).whole();
         let message = refuse(view.batches(1, 17, DataCursor::shuffled(0)));
         assert_eq!(
             message,
             "the corpus has 17 tokens, but a sequence length of 17 needs at least 18"
         );
+        for (rows, sequence) in [(usize::MAX, 4), (1 << 32, 1 << 32), (1, usize::MAX)] {
+            let message = refuse(view.batches(rows, sequence, DataCursor::CONTRACT));
+            assert!(message.ends_with(", it must be at most 67108864"), "{message}");
+            assert!(view.pass(rows, sequence).is_err());
+        }
         let message = refuse(view.batches(0, 4, DataCursor::CONTRACT));
         assert!(message.ends_with("a batch of 0 rows of 4 tokens has nothing to predict"));
         assert!(message.starts_with("at crates/oa-ml/src/data/dataset.rs:"), "{message}");

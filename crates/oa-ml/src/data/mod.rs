@@ -17,7 +17,7 @@ mod split;
 mod tests;
 pub mod tokenizer;
 
-pub use batches::{Batch, BatchSource, Batches, DataCursor};
+pub use batches::{Batch, BatchSource, Batches, DataCursor, MAX_CELLS};
 pub use corpus::contract_corpus;
 pub use dataset::{TextDataset, TokenView};
 pub use documents::{DocumentReader, Documents, SourceConfig};

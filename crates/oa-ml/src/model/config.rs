@@ -2,11 +2,17 @@
 //!
 //! Plain data with a parameter count and a validity check; the layers are built elsewhere.
 
+use super::config_limits::Size;
+pub use super::config_limits::{
+    MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, MAX_PARAMETERS, MAX_STATE, MAX_VOCAB, MAX_WIDTH,
+};
 pub use super::mamba3_config::{ContractMamba3Config, DecayStyle, Mamba3LmConfig};
 pub use super::moe_config::{ContractMoeConfig, MoeLmConfig};
 use crate::data::tokenizer::TokenizerConfig;
 use crate::error::{ConfigFault, Error, Result};
 use crate::nn::Cell;
+use oa_graph::ops::attention::MAX_HEAD_DIM;
+use oa_graph::ops::{gru, recurrent};
 use serde::{Deserialize, Serialize};
 
 /// Which pairs of channels a rotary embedding turns.
@@ -35,6 +41,19 @@ impl RnnLmConfig {
     /// The recurrent networks of the teaching contract: width 32, one layer of 64.
     pub fn contract(vocab: usize) -> RnnLmConfig {
         RnnLmConfig { vocab, width: 32, hidden: 64, layers: 1 }
+    }
+
+    fn sizes(&self, cell: Cell) -> Vec<Size> {
+        let most = match cell {
+            Cell::Elman => recurrent::MAX_HIDDEN,
+            Cell::Gru => gru::MAX_HIDDEN,
+        };
+        vec![
+            Size::new("vocab", self.vocab, MAX_VOCAB),
+            Size::new("width", self.width, MAX_WIDTH),
+            Size::new("hidden", self.hidden, most),
+            Size::new("layers", self.layers, MAX_LAYERS),
+        ]
     }
 
     fn parameter_count(&self, cell: Cell) -> usize {
@@ -66,6 +85,16 @@ impl ContractTransformerConfig {
     /// The sizes of the teaching contract: width 32, one head, feed-forward 64, 16 positions.
     pub fn contract(vocab: usize) -> ContractTransformerConfig {
         ContractTransformerConfig { vocab, width: 32, heads: 1, ff: 64, context: 16, eps: 1.0e-5 }
+    }
+
+    fn sizes(&self) -> Vec<Size> {
+        vec![
+            Size::new("vocab", self.vocab, MAX_VOCAB),
+            Size::new("width", self.width, MAX_WIDTH),
+            Size::new("heads", self.heads, MAX_HEADS),
+            Size::new("ff", self.ff, MAX_WIDTH),
+            Size::new("context", self.context, MAX_CONTEXT),
+        ]
     }
 
     fn parameter_count(&self) -> usize {
@@ -134,6 +163,19 @@ impl Default for TransformerConfig {
 }
 
 impl TransformerConfig {
+    fn sizes(&self) -> Vec<Size> {
+        vec![
+            Size::new("vocab", self.vocab, MAX_VOCAB),
+            Size::new("width", self.width, MAX_WIDTH),
+            Size::new("layers", self.layers, MAX_LAYERS),
+            Size::new("heads", self.heads, MAX_HEADS),
+            Size::new("kv_heads", self.kv_heads, MAX_HEADS),
+            Size::new("head_dim", self.head_dim, MAX_HEAD_DIM),
+            Size::new("ff", self.ff, MAX_WIDTH),
+            Size::new("context", self.context, MAX_CONTEXT),
+        ]
+    }
+
     fn parameter_count(&self) -> usize {
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let norms = 2 * self.width + if self.qk_norm { 2 * self.head_dim } else { 0 };
@@ -243,8 +285,13 @@ impl ModelConfig {
         }
     }
 
-    /// Number of parameters, computed from the configuration alone.
+    /// Number of parameters, computed from the configuration alone; `usize::MAX` when a size is
+    /// beyond its limit.
     pub fn parameter_count(&self) -> usize {
+        let fault = self.sizes().into_iter().find_map(Size::fault);
+        if let Some(ConfigFault::TooLarge { .. }) = fault {
+            return usize::MAX;
+        }
         match self {
             ModelConfig::Rnn(config) => config.parameter_count(Cell::Elman),
             ModelConfig::Gru(config) => config.parameter_count(Cell::Gru),
@@ -257,32 +304,67 @@ impl ModelConfig {
         }
     }
 
-    /// Refuses a configuration that describes no model.
+    fn sizes(&self) -> Vec<Size> {
+        match self {
+            ModelConfig::Rnn(config) => config.sizes(Cell::Elman),
+            ModelConfig::Gru(config) => config.sizes(Cell::Gru),
+            ModelConfig::ContractTransformer(config) => config.sizes(),
+            ModelConfig::Transformer(config) => config.sizes(),
+            ModelConfig::ContractMoe(config) => config.sizes(),
+            ModelConfig::Moe(config) => config.sizes(),
+            ModelConfig::ContractMamba3(config) => config.sizes(),
+            ModelConfig::Mamba3(config) => config.sizes(),
+        }
+    }
+
+    /// What is wrong with sizes that are fine one by one.
+    fn fault(&self) -> Option<ConfigFault> {
+        match self {
+            ModelConfig::Rnn(_) | ModelConfig::Gru(_) => None,
+            ModelConfig::ContractTransformer(config) => {
+                even_heads_fault(config.width, config.heads)
+            }
+            ModelConfig::Transformer(config) => config.fault(),
+            ModelConfig::ContractMoe(config) => config.fault(),
+            ModelConfig::Moe(config) => config.fault(),
+            ModelConfig::ContractMamba3(config) => config.fault(),
+            ModelConfig::Mamba3(config) => config.fault(),
+        }
+    }
+
+    fn parameters_fault(&self) -> Option<ConfigFault> {
+        let (value, most) = (self.parameter_count() as u64, MAX_PARAMETERS);
+        let size = "the number of parameters";
+        (value > most).then_some(ConfigFault::TooLarge { size, value, most })
+    }
+
+    /// Refuses a configuration that describes no model, or one beyond what is supported.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the size and its numbers.
     pub fn validate(&self) -> Result<()> {
-        let (sizes, fault) = match self {
-            ModelConfig::Rnn(c) | ModelConfig::Gru(c) => {
-                (vec![c.vocab, c.width, c.hidden, c.layers], None)
-            }
-            ModelConfig::ContractTransformer(c) => {
-                let uneven = c.heads > 0 && c.width % c.heads != 0;
-                let fault = ConfigFault::WidthOverHeads { width: c.width, heads: c.heads };
-                (vec![c.vocab, c.width, c.heads, c.ff, c.context], uneven.then_some(fault))
-            }
-            ModelConfig::Transformer(c) => (
-                vec![c.vocab, c.width, c.layers, c.heads, c.kv_heads, c.head_dim, c.ff, c.context],
-                c.fault(),
-            ),
-            ModelConfig::ContractMoe(c) => (c.sizes(), c.fault()),
-            ModelConfig::Moe(c) => (c.sizes(), c.fault()),
-            ModelConfig::ContractMamba3(c) => (c.sizes(), c.fault()),
-            ModelConfig::Mamba3(c) => (c.sizes(), c.fault()),
-        };
-        let zero = sizes.contains(&0).then_some(ConfigFault::ZeroSize);
-        match zero.or(fault) {
+        let sizes = self.sizes().into_iter().find_map(Size::fault);
+        let fault = sizes.or_else(|| self.fault()).or_else(|| self.parameters_fault());
+        match fault {
             Some(fault) => Err(Error::Config { architecture: self.architecture(), fault }),
             None => Ok(()),
         }
     }
+}
+
+/// Refuses heads that do not share a width evenly, or whose share no kernel takes.
+pub(super) fn even_heads_fault(width: usize, heads: usize) -> Option<ConfigFault> {
+    if heads > 0 && !width.is_multiple_of(heads) {
+        return Some(ConfigFault::WidthOverHeads { width, heads });
+    }
+    Size::new("width / heads", width / heads.max(1), MAX_HEAD_DIM).fault()
+}
+
+/// Refuses a base that gives no rotary angles.
+pub(super) fn rope_fault(base: f64) -> Option<ConfigFault> {
+    let usable = base > 0.0 && base.is_finite();
+    (!usable).then_some(ConfigFault::RopeBase { base })
 }
 
 impl TransformerConfig {
@@ -299,7 +381,7 @@ impl TransformerConfig {
         if !(0.0..1.0).contains(&self.dropout) {
             return Some(ConfigFault::Dropout { p: self.dropout });
         }
-        None
+        rope_fault(self.rope_base)
     }
 }
 
@@ -327,7 +409,7 @@ mod tests {
         assert_eq!(message, "transformer: 4 heads cannot share 3 key-value heads evenly");
         let transformer = TransformerConfig { layers: 0, ..Default::default() };
         let message = refuse(ModelConfig::Transformer(transformer));
-        assert_eq!(message, "transformer: a size is 0");
+        assert_eq!(message, "transformer: layers is 0, it must be at least 1");
         let contract =
             ContractTransformerConfig { heads: 3, ..ContractTransformerConfig::contract(256) };
         let message = refuse(ModelConfig::ContractTransformer(contract));

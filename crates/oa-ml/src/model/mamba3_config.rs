@@ -1,6 +1,7 @@
 //! Configurations of Mamba-3: the contract's, and the language model.
 
 use super::config::RopeStyle;
+use super::config_limits::{MAX_HEADS, MAX_LAYERS, MAX_STATE, MAX_VOCAB, MAX_WIDTH, Size};
 use crate::error::ConfigFault;
 use crate::init::Init;
 use crate::nn::Mamba3Config;
@@ -94,8 +95,15 @@ impl ContractMamba3Config {
         self.vocab * (2 * self.width + 1) + self.mixer().parameter_count()
     }
 
-    pub(super) fn sizes(&self) -> Vec<usize> {
-        vec![self.vocab, self.width, self.heads, self.head_dim, self.state, self.angles]
+    pub(super) fn sizes(&self) -> Vec<Size> {
+        vec![
+            Size::new("vocab", self.vocab, MAX_VOCAB),
+            Size::new("width", self.width, MAX_WIDTH),
+            Size::new("heads", self.heads, MAX_HEADS),
+            Size::new("head_dim", self.head_dim, MAX_STATE),
+            Size::new("state", self.state, MAX_STATE),
+            Size::new("angles", self.angles, MAX_STATE / 2),
+        ]
     }
 
     pub(super) fn fault(&self) -> Option<ConfigFault> {
@@ -199,10 +207,19 @@ impl Mamba3LmConfig {
         2 * self.vocab * self.width + self.layers * block + self.width
     }
 
-    pub(super) fn sizes(&self) -> Vec<usize> {
-        let mixer = [self.heads, self.head_dim, self.state, self.groups, self.rank, self.angles];
-        let rest = [self.vocab, self.width, self.layers, self.ff];
-        mixer.into_iter().chain(rest).collect()
+    pub(super) fn sizes(&self) -> Vec<Size> {
+        vec![
+            Size::new("vocab", self.vocab, MAX_VOCAB),
+            Size::new("width", self.width, MAX_WIDTH),
+            Size::new("layers", self.layers, MAX_LAYERS),
+            Size::new("heads", self.heads, MAX_HEADS),
+            Size::new("head_dim", self.head_dim, MAX_STATE),
+            Size::new("state", self.state, MAX_STATE),
+            Size::new("groups", self.groups, MAX_HEADS),
+            Size::new("rank", self.rank, MAX_RANKS),
+            Size::new("angles", self.angles, MAX_STATE / 2),
+            Size::new("ff", self.ff, MAX_WIDTH),
+        ]
     }
 
     pub(super) fn fault(&self) -> Option<ConfigFault> {
@@ -217,9 +234,6 @@ fn mixer_fault(config: &Mamba3Config) -> Option<ConfigFault> {
     let Mamba3Config { heads, groups, angles, state, .. } = *config;
     if groups > 0 && !heads.is_multiple_of(groups) {
         return Some(ConfigFault::HeadsOverGroups { heads, groups });
-    }
-    if config.rank() > MAX_RANKS {
-        return Some(ConfigFault::RankTooHigh { rank: config.rank(), most: MAX_RANKS });
     }
     if !state.is_multiple_of(2) {
         return Some(ConfigFault::OddState { state });
@@ -248,12 +262,12 @@ mod tests {
         let message = refuse(Mamba3LmConfig { rank: 2, ..config });
         assert_eq!(message, "mamba3: a rank of 2 needs MIMO: without it a head has one channel");
         let message = refuse(Mamba3LmConfig { rank: 33, mimo: true, ..config });
-        assert_eq!(message, "mamba3: a rank of 33 is too high: at most 32 are supported");
+        assert_eq!(message, "mamba3: rank is 33, at most 32 is supported");
         let message = refuse(Mamba3LmConfig { state: 65, ..config });
         assert_eq!(message, "mamba3: a state of 65 rows is odd; the angles turn pairs of rows");
         let message = refuse(Mamba3LmConfig { angles: 33, ..config });
         assert_eq!(message, "mamba3: 33 angles cannot turn pairs of a state of 64 rows");
         let message = refuse(Mamba3LmConfig { rank: 0, mimo: true, ..config });
-        assert_eq!(message, "mamba3: a size is 0");
+        assert_eq!(message, "mamba3: rank is 0, it must be at least 1");
     }
 }

@@ -4,6 +4,7 @@
 //! parameters on an engine. Files rebuild models through it.
 
 pub mod config;
+mod config_limits;
 mod contract;
 mod contract_mamba3;
 mod contract_moe;

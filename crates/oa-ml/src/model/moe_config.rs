@@ -2,8 +2,10 @@
 //!
 //! Plain data, like the others; the layers are built elsewhere.
 
-use super::config::RopeStyle;
+use super::config::{RopeStyle, even_heads_fault, rope_fault};
+use super::config_limits::{MAX_CONTEXT, MAX_HEADS, MAX_LAYERS, MAX_VOCAB, MAX_WIDTH, Size};
 use crate::error::ConfigFault;
+use oa_graph::ops::attention::MAX_HEAD_DIM;
 use oa_graph::ops::moe::{MAX_EXPERTS, MAX_TOP_K};
 use serde::{Deserialize, Serialize};
 
@@ -60,16 +62,20 @@ impl ContractMoeConfig {
         tables + 5 * d + attention + router + experts + self.vocab * (d + 1)
     }
 
-    pub(super) fn sizes(&self) -> Vec<usize> {
-        vec![self.vocab, self.width, self.heads, self.experts, self.top_k, self.ff, self.context]
+    pub(super) fn sizes(&self) -> Vec<Size> {
+        vec![
+            Size::new("vocab", self.vocab, MAX_VOCAB),
+            Size::new("width", self.width, MAX_WIDTH),
+            Size::new("heads", self.heads, MAX_HEADS),
+            Size::new("experts", self.experts, MAX_EXPERTS),
+            Size::new("top_k", self.top_k, MAX_TOP_K),
+            Size::new("ff", self.ff, MAX_WIDTH),
+            Size::new("context", self.context, MAX_CONTEXT),
+        ]
     }
 
     pub(super) fn fault(&self) -> Option<ConfigFault> {
-        let ContractMoeConfig { width, heads, .. } = *self;
-        if heads > 0 && !width.is_multiple_of(heads) {
-            return Some(ConfigFault::WidthOverHeads { width, heads });
-        }
-        routing_fault(self.experts, self.top_k)
+        even_heads_fault(self.width, self.heads).or_else(|| routing_fault(self.experts, self.top_k))
     }
 }
 
@@ -144,10 +150,19 @@ impl MoeLmConfig {
         2 * self.vocab * self.width + self.layers * block + self.width
     }
 
-    pub(super) fn sizes(&self) -> Vec<usize> {
-        let attention = [self.heads, self.kv_heads, self.head_dim, self.context];
-        let rest = [self.vocab, self.width, self.layers, self.experts, self.top_k, self.ff];
-        attention.into_iter().chain(rest).collect()
+    pub(super) fn sizes(&self) -> Vec<Size> {
+        vec![
+            Size::new("vocab", self.vocab, MAX_VOCAB),
+            Size::new("width", self.width, MAX_WIDTH),
+            Size::new("layers", self.layers, MAX_LAYERS),
+            Size::new("heads", self.heads, MAX_HEADS),
+            Size::new("kv_heads", self.kv_heads, MAX_HEADS),
+            Size::new("head_dim", self.head_dim, MAX_HEAD_DIM),
+            Size::new("experts", self.experts, MAX_EXPERTS),
+            Size::new("top_k", self.top_k, MAX_TOP_K),
+            Size::new("ff", self.ff, MAX_WIDTH),
+            Size::new("context", self.context, MAX_CONTEXT),
+        ]
     }
 
     pub(super) fn fault(&self) -> Option<ConfigFault> {
@@ -158,18 +173,12 @@ impl MoeLmConfig {
         if !head_dim.is_multiple_of(2) {
             return Some(ConfigFault::OddHeadDim { head_dim });
         }
-        routing_fault(self.experts, self.top_k)
+        rope_fault(self.rope_base).or_else(|| routing_fault(self.experts, self.top_k))
     }
 }
 
 fn routing_fault(experts: usize, top_k: usize) -> Option<ConfigFault> {
-    if top_k > experts {
-        return Some(ConfigFault::TopKOverExperts { top_k, experts });
-    }
-    if experts > MAX_EXPERTS || top_k > MAX_TOP_K {
-        return Some(ConfigFault::TooManyExperts { top_k, experts });
-    }
-    None
+    (top_k > experts).then_some(ConfigFault::TopKOverExperts { top_k, experts })
 }
 
 #[cfg(test)]

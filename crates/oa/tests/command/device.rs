@@ -434,3 +434,39 @@ fn devices_and_doctor_tell_people_and_programs() {
     assert_eq!(doctor["usable"], true);
     assert!(place.succeed(&["doctor"]).out.contains("a thousand sums are right"));
 }
+
+#[test]
+fn a_text_too_short_to_measure_is_told_what_eval_takes() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    train(&place, "run", &[]);
+    std::fs::write(place.at("short.txt"), "too short").unwrap();
+    let ended = place.run(&["eval", "run", "--data", "short.txt"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.err.ends_with(
+            "error: cannot evaluate\n\
+         cause: the corpus has 1 tokens, but a sequence length of 64 needs at least 65\n\
+         to do: give a longer text with --data, a smaller --context, or --part whole\n"
+        ),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn reports_are_json_where_it_is_asked_for() {
+    if !device() {
+        return;
+    }
+    let place = Place::new();
+    place.succeed(&["plan", "rnn", "--batch", "2", "--profile", "0", "--report", "a.json"]);
+    let written = std::fs::read_to_string(place.at("a.json")).unwrap();
+    let written: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(place.succeed(&["report", "show", "a.json", "--json"]).json(), written);
+    let whole = place.succeed(&["report", "diff", "a.json", "a.json", "--json"]).json();
+    assert_eq!(whole["before"], "a.json");
+    assert_eq!(whole["lines"][0], "both plans have the same steps");
+}

@@ -73,7 +73,7 @@ fn bad_texts_end_with_1_before_a_device_is_opened() {
         &["train", "--data", "empty.txt"],
         1,
         "error: cannot use this text\n\
-         cause: the corpus is empty: there is nothing to train on\n\
+         cause: the corpus is empty: it has no token\n\
          to do: give a text that is not empty with --data\n",
     );
     std::fs::write(place.at("short.txt"), b"too short").unwrap();

@@ -6,6 +6,7 @@
 
 mod device;
 mod host;
+mod limits;
 mod losses;
 mod place;
 mod tokens;

@@ -47,7 +47,7 @@ fn an_alphabet_is_learned_in_the_order_of_code_points() {
     assert_eq!(alphabet.characters(), ['\n', 'a', 'b', '\u{20ac}']);
     let refuse = |text: &[u8]| Alphabet::learn(text).unwrap_err().to_string();
     assert_eq!(refuse(b"ab\xc3"), "the byte 0xc3 at 2 belongs to no UTF-8 character");
-    assert_eq!(refuse(b""), "the corpus is empty: there is nothing to train on");
+    assert_eq!(refuse(b""), "the corpus is empty: it has no token");
     let twice = Alphabet::new("aba").unwrap_err().to_string();
     assert_eq!(twice, "the character 'a' is in the alphabet twice");
     assert_eq!(Alphabet::new(""), Err(TableFault::EmptyAlphabet));

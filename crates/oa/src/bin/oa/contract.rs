@@ -5,7 +5,7 @@
 
 use crate::failure::{Explain, Failure};
 use crate::flags::{Common, ContractFlags};
-use crate::{open, output, process};
+use crate::{open, output, plan, process};
 use oa::Engine;
 use oa::ml::contract::{self, Coding, Trained, Workload};
 use serde::Serialize;
@@ -58,6 +58,9 @@ struct Report<'a> {
 pub fn run(common: &Common, flags: &ContractFlags) -> Result<(), Failure> {
     let known = contract::all_workloads();
     let wanted = choose(&known, &flags.families, &flags.tokenizer)?;
+    if let Some(path) = &flags.report {
+        plan::check_target(path, None)?;
+    }
     let engine = open::engine(common)?;
     let mut rows = Vec::new();
     if !common.json {

@@ -79,6 +79,7 @@ fn examine(common: &Common, checks: &mut Vec<Check>) -> Option<Failure> {
     let reports = match oa::devices(&request).explain("cannot list the Vulkan devices") {
         Ok(reports) => reports,
         Err(failure) => {
+            let failure = failure.told_by_doctor();
             checks.push(Check::of("loader", State::Broken, &failure));
             return Some(failure);
         }
@@ -90,6 +91,7 @@ fn examine(common: &Common, checks: &mut Vec<Check>) -> Option<Failure> {
     let engine = match open::engine(common) {
         Ok(engine) => engine,
         Err(failure) => {
+            let failure = failure.told_by_doctor();
             checks.push(Check::of("device", State::Broken, &failure));
             return Some(failure);
         }
@@ -113,6 +115,7 @@ fn examine(common: &Common, checks: &mut Vec<Check>) -> Option<Failure> {
     match compute(&engine) {
         Ok(check) => checks.push(check),
         Err(failure) => {
+            let failure = failure.told_by_doctor();
             checks.push(Check::of("compute", State::Broken, &failure));
             return Some(failure);
         }
@@ -145,7 +148,7 @@ fn layers(common: &Common) -> Check {
     let options = EngineOptions { device, ..EngineOptions::default() };
     match Engine::open(options).explain("cannot open the device with the validation layer") {
         Ok(_) => Check::well("validation", "the validation layer is there"),
-        Err(failure) => Check::of("validation", State::Missing, &failure),
+        Err(failure) => Check::of("validation", State::Missing, &failure.told_by_doctor()),
     }
 }
 

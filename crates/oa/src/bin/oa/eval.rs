@@ -1,7 +1,8 @@
 //! `oa eval`: how well a model predicts a text.
 
-use crate::failure::{Explain, Failure};
+use crate::failure::{End, Explain, Failure};
 use crate::flags::{Common, EvalFlags, Part};
+use crate::settings::limits::{check_batch, check_batches};
 use crate::settings::{Routine, Streamed, must_stream};
 use crate::train::{self, Text};
 use crate::{open, output};
@@ -19,11 +20,17 @@ const WINDOWS_SEED: u64 = 0xE7A1;
 /// What an error of the loop could not do.
 const STOPPED: &str = "the evaluation stopped";
 
+/// What a wrong call could not do.
+const FAILED: &str = "cannot evaluate";
+
 /// Tokens of a sequence for a model that has no limit.
 const FREE_CONTEXT: usize = 64;
 
 /// Runs `oa eval`.
 pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
+    let context = flags.context.unwrap_or(FREE_CONTEXT);
+    check_batch(FAILED, flags.batch, context)?;
+    check_batches(FAILED, flags.batches)?;
     let file = open::model_file(&flags.model)?;
     let metadata = oa::io::inspect(&file)?.metadata;
     let streamed = streamed(flags, train::routine(&metadata));
@@ -34,6 +41,7 @@ pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
     let engine = open::engine(common)?;
     let (model, checkpoint) = open::model(&engine, &file)?;
     let context = flags.context.or(model.config().context()).unwrap_or(FREE_CONTEXT);
+    check_batch(FAILED, flags.batch, context)?;
     let started = Instant::now();
     let tokenizer = checkpoint.tokenizer.build();
     let (measured, bytes) = match (&text, &streamed) {
@@ -47,7 +55,7 @@ pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
             let measured = match flags.batches {
                 Some(count) => {
                     let (sizes, bar) = ([flags.batch, context, count], bar(count));
-                    windows(&model, &view, sizes, &bar).explain("cannot evaluate")?
+                    told(windows(&model, &view, sizes, &bar))?
                 }
                 None => pass(&model, &view, flags.batch, context)?,
             };
@@ -118,9 +126,19 @@ fn pass(
     batch: usize,
     context: usize,
 ) -> Result<Evaluation, Failure> {
-    let batches = view.pass(batch, context).explain("cannot evaluate")?;
+    let batches = told(view.pass(batch, context))?;
     let count = (view.tokens().len() - 1).div_ceil(context).div_ceil(batch);
     measure(model, batches, &bar(count)).explain(STOPPED)
+}
+
+/// Says what to do about a text that is too short to be measured.
+fn told<T>(result: oa::ml::Result<T>) -> Result<T, Failure> {
+    let error = match result {
+        Err(error @ oa::ml::Error::CorpusTooShort { .. }) => error,
+        other => return other.explain(FAILED),
+    };
+    let remedy = "give a longer text with --data, a smaller --context, or --part whole";
+    Err(Failure::new(End::Failed, FAILED, error.to_string(), remedy))
 }
 
 /// Bytes of the text that the measured predictions stand for: tokens of different vocabularies say
@@ -136,7 +154,7 @@ fn predicted_bytes(
         return Ok(view.tokens().iter().skip(1).map(|&id| bytes(id)).sum());
     };
     let cursor = DataCursor::shuffled(WINDOWS_SEED);
-    let mut batches = view.batches(flags.batch, context, cursor).explain("cannot evaluate")?;
+    let mut batches = view.batches(flags.batch, context, cursor).explain(FAILED)?;
     let batch = |_| batches.next_batch().targets.iter().map(|&id| bytes(id as u32)).sum::<u64>();
     Ok((0..count).map(batch).sum())
 }
@@ -170,7 +188,7 @@ fn tell(
     if common.json {
         output::json(&json!({
             "event": "evaluation",
-            "file": file,
+            "file": file.display().to_string(),
             "loss": loss,
             "bits": measured.bits(),
             "perplexity": measured.perplexity(),

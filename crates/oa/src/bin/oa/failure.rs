@@ -51,6 +51,25 @@ impl Failure {
         Failure::new(End::Usage, sentence, cause, remedy)
     }
 
+    /// A call that is none, from the text that says so: its first line is the sentence.
+    pub fn call(text: &str) -> Failure {
+        let text = text.trim().trim_start_matches("error: ");
+        let (sentence, rest) = text.split_once('\n').unwrap_or((text, ""));
+        Failure::usage(sentence, rest.trim(), "see `oa --help` for the tasks and their flags")
+    }
+
+    /// A failure that `oa doctor` tells: its remedies do not send to `oa doctor` again.
+    pub fn told_by_doctor(mut self) -> Failure {
+        if let Some(first) = self.remedy.strip_suffix(", then run `oa doctor`") {
+            self.remedy = first.to_owned();
+        } else if self.remedy.contains("`oa doctor`") {
+            self.remedy = "install or update the Vulkan driver of the device (mesa-vulkan-drivers \
+                           has one for the processor too), or choose another with --device"
+                .to_owned();
+        }
+        self
+    }
+
     /// A file that the system refused.
     pub fn file(verb: &str, path: &Path, error: &io::Error) -> Failure {
         let remedy = match error.kind() {
@@ -212,14 +231,18 @@ fn model_remedy(error: &oa::ml::Error) -> (End, &'static str) {
             "give a longer text with --data, a smaller --context, or --whole to use all of the \
              text for training and evaluation",
         ),
-        Cause::Optimizer { .. } | Cause::Setting { .. } => (End::Usage, "change that setting"),
+        Cause::Optimizer { .. } | Cause::Setting { .. } | Cause::TooMany { .. } => {
+            (End::Usage, "change that setting")
+        }
         Cause::Pattern { .. } => {
             (End::Usage, "`oa inspect --tensors` lists the parameters of a saved run")
         }
         Cause::AllFrozen { .. } => (End::Usage, "leave some parameters out of --freeze"),
-        Cause::Sampling { .. } | Cause::EmptyPrompt | Cause::EmptyStop { .. } => {
-            (End::Usage, "change that flag")
+        Cause::Sampling { .. } => (End::Usage, "change that flag"),
+        Cause::EmptyPrompt => {
+            (End::Usage, "give at least one character with --prompt or --prompt-file")
         }
+        Cause::EmptyStop { .. } => (End::Usage, "give the text to stop at with --stop"),
         Cause::UnknownCharacter { .. } | Cause::NotUtf8 { .. } => (
             End::Failed,
             "use a text of these characters, or a model of --tokenizer byte or bpe, which take \

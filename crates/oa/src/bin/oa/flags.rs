@@ -38,16 +38,20 @@ pub enum Task {
     /// Check driver, device and layers, and compute something.
     Doctor,
     /// Train a model on a text; without --data, on the built-in corpus.
+    #[command(allow_negative_numbers = true)]
     Train(Box<TrainFlags>),
     /// Measure a model on a text.
+    #[command(allow_negative_numbers = true)]
     Eval(EvalFlags),
     /// Continue a text with a model, streamed as it comes.
+    #[command(allow_negative_numbers = true)]
     Generate(GenerateFlags),
     /// Say what a file holds.
     Inspect(InspectFlags),
     /// Cut a text into tokens.
     Tokenize(TokenizeFlags),
     /// Say what a training step executes here, kernel by kernel, and how long each takes.
+    #[command(allow_negative_numbers = true)]
     Plan(PlanFlags),
     /// Look at execution reports that `oa plan` wrote.
     #[command(subcommand)]

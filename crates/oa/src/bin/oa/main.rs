@@ -22,13 +22,16 @@ mod tokenize;
 mod train;
 
 use clap::Parser;
-use failure::Failure;
+use failure::{End, Failure};
 use flags::{Arguments, Task};
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
     start_log();
     let (common, json) = (&arguments.common, arguments.common.json);
     let done = match &arguments.task {
@@ -40,13 +43,24 @@ fn main() -> ExitCode {
         Task::Inspect(flags) => inspect::run(common, flags),
         Task::Tokenize(flags) => tokenize::run(common, flags),
         Task::Plan(flags) => plan::run(common, flags),
-        Task::Report(task) => plan::report(task),
+        Task::Report(task) => plan::report(common, task),
         Task::Contract(flags) => contract::run(common, flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => end(&failure, json),
     }
+}
+
+/// Ends a call that is none: with what is wrong, or with the help or version that it asks for.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
+        // Nobody may be listening any more; the exit code still tells.
+        let _unheard = output::json(&Failure::call(&error.render().to_string()).to_json());
+    }
+    // As above.
+    let _unheard = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(End::Usage as u8))
 }
 
 fn end(failure: &Failure, json: bool) -> ExitCode {

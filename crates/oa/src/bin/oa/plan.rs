@@ -5,11 +5,13 @@
 
 use crate::failure::{Explain, Failure};
 use crate::flags::{Common, PlanFlags, ReportTask};
+use crate::settings::limits::check_batch;
 use crate::{contract, open, output};
 use oa::ml::contract::{ROWS, SEED, SEQUENCE, workloads};
 use oa::ml::data::Batch;
 use oa::ml::{AdamW, ItTraining, ItTrainingConfig, ModelConfig};
 use oa::{Engine, ExecutionReport};
+use serde_json::json;
 use similar::TextDiff;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,14 +21,22 @@ const WARM_UP: u64 = 3;
 
 /// Runs `oa plan`.
 pub fn run(common: &Common, flags: &PlanFlags) -> Result<(), Failure> {
+    let (rows, sequence) = (flags.batch.unwrap_or(ROWS), flags.context.unwrap_or(SEQUENCE));
+    check_batch("cannot plan this step", rows, sequence)?;
+    for path in [&flags.html, &flags.report].into_iter().flatten() {
+        check_target(path, flags.model.as_deref())?;
+    }
+    if let (Some(page), Some(report)) = (&flags.html, &flags.report) {
+        check_target(page, Some(report))?;
+    }
     let config = config(flags)?;
     let engine = open::engine(common)?;
-    let report = step(&engine, &config, flags)?;
+    let report = step(&engine, &config, [rows, sequence], flags.profile)?;
     if let Some(path) = &flags.html {
         write(path, &report.to_html())?;
     }
     if let Some(path) = &flags.report {
-        write(path, &json(&report))?;
+        write(path, &file_text(&report))?;
     }
     match common.json {
         true => output::json_document(&report)?,
@@ -36,15 +46,49 @@ pub fn run(common: &Common, flags: &PlanFlags) -> Result<(), Failure> {
 }
 
 /// Runs `oa report`.
-pub fn report(task: &ReportTask) -> Result<(), Failure> {
+pub fn report(common: &Common, task: &ReportTask) -> Result<(), Failure> {
     match task {
         ReportTask::Diff { before, after } => {
             let names = [before.display().to_string(), after.display().to_string()];
             let text = difference(&read(before)?, &read(after)?, &names);
-            Ok(output::text(&text)?)
+            if !common.json {
+                return Ok(output::text(&text)?);
+            }
+            let [before, after] = names;
+            let lines: Vec<&str> = text.lines().collect();
+            let whole = json!({ "before": before, "after": after, "lines": lines });
+            Ok(output::json_document(&whole)?)
         }
-        ReportTask::Show { file } => Ok(output::text(&read(file)?.to_string())?),
-        ReportTask::Html { file, page } => write(page, &read(file)?.to_html()),
+        ReportTask::Show { file } => {
+            let report = read(file)?;
+            match common.json {
+                true => Ok(output::json_document(&report)?),
+                false => Ok(output::text(&report.to_string())?),
+            }
+        }
+        ReportTask::Html { file, page } => {
+            check_target(page, Some(file))?;
+            write(page, &read(file)?.to_html())
+        }
+    }
+}
+
+/// Refuses to write what a command tells over a saved model, or over another file of the call.
+pub fn check_target(path: &Path, other: Option<&Path>) -> Result<(), Failure> {
+    let sentence = format!("cannot write {}", path.display());
+    if path.extension().is_some_and(|end| end == "oam") {
+        let cause = "its name ends in .oam, as that of a saved model";
+        return Err(Failure::usage(sentence, cause, "give another name"));
+    }
+    let place = |path: &Path| {
+        path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.into())
+    };
+    match other {
+        Some(other) if place(path) == place(other) => {
+            let cause = "this call names that file twice";
+            Err(Failure::usage(sentence, cause, "give each file its own name"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -101,10 +145,10 @@ fn config(flags: &PlanFlags) -> Result<ModelConfig, Failure> {
 fn step(
     engine: &Engine,
     config: &ModelConfig,
-    flags: &PlanFlags,
+    [rows, sequence]: [usize; 2],
+    profile: u32,
 ) -> Result<ExecutionReport, Failure> {
     let failed = "cannot run a training step of this model";
-    let (rows, sequence) = (flags.batch.unwrap_or(ROWS), flags.context.unwrap_or(SEQUENCE));
     let model = config.build(engine, SEED).explain(failed)?;
     let parameters = model.all_parameters().explain(failed)?;
     let mut optimizer = AdamW::new(parameters, 1e-3).explain(failed)?;
@@ -123,13 +167,13 @@ fn step(
         session.step(&batch, &mut |inputs| inputs.loss(&model)).explain(failed)?;
     }
     let plan = session.plan().expect("a captured session that ran has its plan");
-    if flags.profile == 0 {
+    if profile == 0 {
         return Ok(plan.report());
     }
-    plan.profile(flags.profile).map_err(oa::ml::Error::from).explain("cannot time the step")
+    plan.profile(profile).map_err(oa::ml::Error::from).explain("cannot time the step")
 }
 
-fn json(report: &ExecutionReport) -> String {
+fn file_text(report: &ExecutionReport) -> String {
     let mut text = serde_json::to_string_pretty(report).expect("a report is plain data");
     text.push('\n');
     text

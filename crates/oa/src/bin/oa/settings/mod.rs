@@ -4,6 +4,7 @@
 //! are told apart: a setting that the chosen architecture, schedule or order has no use for is an
 //! error, not ignored.
 
+pub mod limits;
 mod resolve;
 #[cfg(test)]
 mod tests;
@@ -239,6 +240,7 @@ pub struct Settings {
     pub steps: Option<u64>,
     /// Batches that make one step [default: 1].
     #[arg(long, value_name = "N", help_heading = "Training")]
+    #[arg(value_parser = limits::read_accumulation)]
     pub accumulation: Option<u32>,
     /// The optimizer [default: adamw].
     #[arg(long, value_enum, help_heading = "Training")]
@@ -332,8 +334,28 @@ impl Settings {
         serde_json::from_value(value).expect("what settings wrote is settings")
     }
 
-    /// Refuses numbers that are none: no setting has a use for them.
+    /// Refuses numbers that are none or beyond every limit, and names that no file could record.
     pub fn check_numbers(&self) -> Result<(), Failure> {
+        self.check_names()?;
+        self.check_counts()?;
+        self.check_finite()
+    }
+
+    /// Refuses paths that are not UTF-8: runs and checkpoints record them as text.
+    fn check_names(&self) -> Result<(), Failure> {
+        let names = [("data", &self.data), ("out", &self.out)];
+        for (key, path) in names {
+            let Some(path) = path.as_deref().filter(|path| path.to_str().is_none()) else {
+                continue;
+            };
+            let cause = format!("--{key} is {}, a name that is not UTF-8", path.display());
+            let remedy = "give it a name of UTF-8, which the run can record";
+            return Err(Failure::usage("cannot start this run", cause, remedy));
+        }
+        Ok(())
+    }
+
+    fn check_finite(&self) -> Result<(), Failure> {
         let small = |x: Option<f32>| x.map(f64::from);
         let numbers = [
             ("rope-base", self.rope_base),

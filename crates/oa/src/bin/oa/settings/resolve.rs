@@ -1,7 +1,9 @@
 //! From settings to a plan: defaults by architecture, and refusal of what has no use.
 
+use super::limits::{check_least, check_step};
 use super::{Arch, Fall, OptimizerKind, Order, Rate, Rope, ScheduleKind, Settings};
 use crate::failure::{Explain, Failure};
+use oa::graph::ops::attention::MAX_HEAD_DIM;
 use oa::ml::data::{DataCursor, SourceConfig};
 use oa::ml::model::{
     ContractMamba3Config, ContractMoeConfig, ContractTransformerConfig, DecayStyle, Mamba3LmConfig,
@@ -254,6 +256,8 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
     refuse_useless(settings, arch)?;
     let defaults = arch.defaults();
     let context = settings.context.unwrap_or(defaults.context);
+    settings.check_counts()?;
+    refuse_uneven(settings, arch)?;
     let model = model(settings, arch, context);
     model.validate().explain("cannot build that model")?;
     let steps = settings.steps.unwrap_or(defaults.steps);
@@ -284,13 +288,12 @@ pub fn resolve(settings: &Settings) -> Result<Plan, Failure> {
         let remedy = "leave it out, or give --patience";
         return Err(useless("min-delta", "a run without --patience", remedy.into()));
     }
-    positive("batch", routine.batch as u64)?;
-    positive("context", routine.context as u64)?;
     positive("steps", steps)?;
     positive("keep", routine.keep as u64)?;
     positive("eval-batches", routine.eval_batches as u64)?;
     let accumulation = settings.accumulation.unwrap_or(1);
     positive("accumulation", u64::from(accumulation))?;
+    check_step(routine.batch, routine.context, accumulation)?;
     Ok(Plan {
         model,
         training: ItTrainingConfig {
@@ -406,6 +409,36 @@ fn streamed(settings: &Settings) -> Result<Option<Streamed>, Failure> {
 fn useless(key: &str, choice: &str, remedy: String) -> Failure {
     let cause = format!("{choice} has no use for --{key}");
     Failure::usage("cannot start this run", cause, remedy)
+}
+
+/// Refuses sizes that others cannot be derived from.
+fn refuse_uneven(settings: &Settings, arch: Arch) -> Result<(), Failure> {
+    let (usual, channels, times) = match arch {
+        Arch::Transformer | Arch::Moe => (TransformerConfig::default().heads, 1, ""),
+        Arch::Mamba3 => (Mamba3LmConfig::default().heads, 2, "twice "),
+        _ => return Ok(()),
+    };
+    if arch == Arch::Mamba3 && settings.state.is_some_and(|state| state < 4) {
+        let state = settings.state.unwrap_or_default();
+        return Err(out_of_range("state", state as f64, "at least 4: half of its rows turn"));
+    }
+    let width = settings.width.unwrap_or(TransformerConfig::default().width);
+    let heads = settings.heads.unwrap_or(usual);
+    if settings.head_dim.is_some() || heads == 0 {
+        return Ok(());
+    }
+    let dim = channels * width / heads;
+    if (channels * width).is_multiple_of(heads) {
+        if arch == Arch::Mamba3 || dim <= MAX_HEAD_DIM {
+            return Ok(());
+        }
+        let cause = format!("--heads {heads} share a --width of {width}: {dim} channels each");
+        let remedy = format!("a head has at most {MAX_HEAD_DIM}: use more heads or --head-dim");
+        return Err(Failure::usage("cannot build that model", cause, remedy));
+    }
+    let cause = format!("--heads {heads} cannot share {times}the --width of {width} evenly");
+    let remedy = "choose heads that divide it, or give --head-dim";
+    Err(Failure::usage("cannot build that model", cause, remedy))
 }
 
 fn model(settings: &Settings, arch: Arch, context: usize) -> ModelConfig {
@@ -582,7 +615,7 @@ fn clip(settings: &Settings) -> Result<f32, Failure> {
 }
 
 fn positive(key: &str, value: u64) -> Result<(), Failure> {
-    if value > 0 { Ok(()) } else { Err(out_of_range(key, 0.0, "at least 1")) }
+    check_least("cannot start this run", key, value)
 }
 
 fn out_of_range(key: &str, value: f64, allowed: &str) -> Failure {

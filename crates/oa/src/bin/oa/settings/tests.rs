@@ -58,7 +58,7 @@ fn a_rank_makes_mamba3_multiple_input_multiple_output() {
     let text = refuse(Settings { groups: Some(3), ..mamba3.clone() });
     assert!(text.contains("8 heads cannot share 3 groups of keys and queries evenly"), "{text}");
     let text = refuse(Settings { state: Some(3), ..mamba3.clone() });
-    assert!(text.contains("a size is 0"), "{text}");
+    assert!(text.contains("--state is 3\nto do: it must be at least 4"), "{text}");
     let text = refuse(Settings { hidden: Some(3), ..mamba3 });
     assert!(text.contains("--arch mamba3 has no use for --hidden"), "{text}");
 }
@@ -91,16 +91,43 @@ fn settings_without_a_use_are_refused() {
 
 #[test]
 fn impossible_settings_are_refused() {
-    let text = refuse(Settings { heads: Some(3), kv_heads: Some(2), ..Settings::default() });
-    assert!(text.contains("3 heads cannot share 2 key-value heads evenly"), "{text}");
+    let text = refuse(Settings { kv_heads: Some(3), ..Settings::default() });
+    assert!(text.contains("4 heads cannot share 3 key-value heads evenly"), "{text}");
     let text = refuse(Settings { heads: Some(0), ..Settings::default() });
-    assert!(text.contains("a size is 0"), "{text}");
+    assert!(text.contains("transformer: heads is 0, it must be at least 1"), "{text}");
     let text = refuse(Settings { batch: Some(0), ..Settings::default() });
     assert!(text.contains("--batch is 0\nto do: it must be at least 1"), "{text}");
     let text = refuse(Settings { clip: Some(-1.0), ..Settings::default() });
     assert!(text.contains("--clip is -1"), "{text}");
     let failure = Settings { clip: Some(f32::NAN), ..Settings::default() }.check_numbers();
     assert!(failure.unwrap_err().to_string().contains("--clip is NaN"));
+}
+
+#[test]
+fn heads_that_do_not_divide_the_width_are_refused_with_both_numbers() {
+    let of = |arch, heads| Settings {
+        arch: Some(arch),
+        width: Some(100),
+        heads: Some(heads),
+        ..Settings::default()
+    };
+    for arch in [Arch::Transformer, Arch::Moe] {
+        let text = refuse(of(arch, 8));
+        assert!(text.contains("--heads 8 cannot share the --width of 100 evenly"), "{text}");
+    }
+    let text = refuse(of(Arch::Mamba3, 16));
+    assert!(text.contains("--heads 16 cannot share twice the --width of 100 evenly"), "{text}");
+    let text = refuse(Settings { width: Some(512), ..of(Arch::Moe, 2) });
+    assert!(text.contains("--heads 2 share a --width of 512: 256 channels each"), "{text}");
+    assert!(text.contains("to do: a head has at most 128"), "{text}");
+    resolve(&of(Arch::Mamba3, 8)).unwrap();
+    resolve(&Settings { head_dim: Some(8), ..of(Arch::Transformer, 8) }).unwrap();
+}
+
+#[test]
+fn rates_and_bases_without_a_meaning_are_refused() {
+    let text = refuse(Settings { rope_base: Some(0.0), ..Settings::default() });
+    assert!(text.contains("a rotary base is 0, it must be positive and finite"), "{text}");
 }
 
 #[test]
