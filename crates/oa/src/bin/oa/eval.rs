@@ -14,8 +14,8 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 
-/// Seed of the windows that evaluations draw: the same in each, so that losses compare.
-const WINDOWS_SEED: u64 = 0xE7A1;
+/// Seed of the windows that evaluations draw, in runs too: the same in each, so that losses compare.
+pub const WINDOWS_SEED: u64 = 0xE7A1;
 
 /// What an error of the loop could not do.
 const STOPPED: &str = "the evaluation stopped";
@@ -36,7 +36,7 @@ pub fn run(common: &Common, flags: &EvalFlags) -> Result<(), Failure> {
     let streamed = streamed(flags, train::routine(&metadata));
     let text = match (&flags.data, &streamed) {
         (Some(path), Some(streamed)) => Text::stream(path, streamed)?,
-        (data, _) => Text::Whole(open::text(data.as_deref())?),
+        (data, _) => Text::Whole(open::corpus(data.as_deref())?),
     };
     let engine = open::engine(common)?;
     let (model, checkpoint) = open::model(&engine, &file)?;

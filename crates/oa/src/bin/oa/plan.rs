@@ -127,7 +127,7 @@ fn difference(before: &ExecutionReport, after: &ExecutionReport, names: &[String
 
 fn config(flags: &PlanFlags) -> Result<ModelConfig, Failure> {
     match (&flags.model, &flags.family) {
-        (Some(file), _) => Ok(oa::io::load(open::model_file(file)?)?.model),
+        (Some(file), _) => Ok(open::load(&open::model_file(file)?)?.model),
         (None, Some(family)) => {
             let known = workloads();
             let wanted = contract::choose(&known, std::slice::from_ref(family), &[])?;

@@ -4,6 +4,7 @@
 //! whatever is asked to be streamed is read document by document.
 
 use super::start::Start;
+use crate::eval::WINDOWS_SEED;
 use crate::failure::{End, Explain, Failure};
 use crate::output;
 use crate::settings::Streamed;
@@ -16,10 +17,6 @@ use oa::ml::{Error, Evaluation, Model, evaluate_until};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Seed of the windows that a run is measured on: those of `oa eval --batches`, so that losses
-/// compare.
-const WINDOWS_SEED: u64 = 0xE7A1;
 
 /// Batches that are prepared while the device computes.
 const AHEAD: usize = 4;
