@@ -135,7 +135,7 @@ fn token_out_of_range(context: &Context, checks: &mut Checks) -> Result<()> {
 
 fn corpus_too_short(_: &Context, checks: &mut Checks) -> Result<()> {
     let refused = TextDataset::from_bytes(b"", &ByteTokenizer);
-    let empty = "the corpus is empty: there is nothing to train on";
+    let empty = "the corpus is empty: it has no token";
     says(checks, "no token", error_of(refused)?, empty);
     let view = TextDataset::from_bytes(b"sixteen letters.", &ByteTokenizer)?.whole();
     let refused = view.batches(4, 16, DataCursor::shuffled(1));
