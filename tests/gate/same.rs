@@ -1,4 +1,4 @@
-//! Suite `same`: a kernel that sums over anything gives the same bits a hundred times.
+//! Suite `same`: every kernel gives the same bits a hundred times.
 //!
 //! Races inside a workgroup and sums whose order depends on timing show only now and then, so one
 //! repeat proves nothing. All kernel variants that the device can run are tried, each on the largest
@@ -19,34 +19,10 @@ use std::sync::Arc;
 /// How often each kernel runs.
 const TURNS: usize = 100;
 
-/// Parts of the names of ops that combine several elements into one. An op without any of these
-/// is elementwise or moves data.
-const COMBINING: &[&str] = &[
-    "matmul",
-    "linear",
-    "attention",
-    "rnn",
-    "gru",
-    "mamba3",
-    "sum",
-    "mean",
-    "norm",
-    "entropy",
-    "adamw",
-    "embedding",
-    "argmax",
-    "sample",
-    "partials",
-    "inverse_count",
-    "conv2d",
-    "pool",
-    "moments",
-];
-
-/// One trial a kernel variant of a combining op.
+/// One trial a kernel variant of every op.
 pub fn trials(context: &Arc<Context>) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for op in all().filter(|op| COMBINING.iter().any(|part| op.name.contains(part))) {
+    for op in all() {
         for of_op in largest(op).into_keys() {
             for variant in registry().iter().filter(|variant| variant.family == of_op) {
                 let name = format!("same/{}/{}", op.name, variant.name);

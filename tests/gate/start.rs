@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
 use oa_tests::case::Checks;
 use oa_tests::compare::{Metric, Tolerance};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most CPU-seconds, user and system.
@@ -31,19 +32,34 @@ fn check_reopened(context: &Context, checks: &mut Checks) -> Result<Outcome> {
     let numbers = process::ask(context, "reopen")?;
     let opened = *numbers.get("opened").context("the probe gave no number of engines")?;
     checks.exact("start", "engines", &[opened], &[REOPENED as f64]);
+    // A driver that has no fault of its own shows only here that it was not kept.
+    let unloaded = *numbers.get("unloaded").context("the probe gave no number of libraries")?;
+    checks.exact("start", "libraries unloaded", &[unloaded], &[0.0]);
     Ok(Outcome::Checked)
 }
 
-/// Opens, uses and closes engines, and says how many.
+/// Opens, uses and closes engines, and says how many, and how many libraries of the first went with
+/// the last.
 pub fn reopen(context: &Context) -> Result<Numbers> {
-    let mut opened = 0.0;
+    let (mut opened, mut loaded) = (0.0, BTreeSet::new());
     for index in 0..REOPENED {
         let engine = context.lab.open().with_context(|| format!("opening engine {index}"))?;
         let sum = engine.tensor_f32([2], &[1.0, 2.0])?.sum()?.item()?;
         ensure!(sum == 3.0, "engine {index} added 1 and 2 to {sum}");
         opened += 1.0;
+        if index == 0 {
+            loaded = libraries()?;
+        }
     }
-    Ok(Numbers::from([("opened".to_owned(), opened)]))
+    let unloaded = loaded.difference(&libraries()?).count() as f64;
+    Ok(Numbers::from([("opened".to_owned(), opened), ("unloaded".to_owned(), unloaded)]))
+}
+
+/// The shared libraries that this process has mapped.
+fn libraries() -> Result<BTreeSet<String>> {
+    let maps = std::fs::read_to_string("/proc/self/maps").context("reading /proc/self/maps")?;
+    let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    Ok(paths.filter(|path| path.contains(".so")).map(str::to_owned).collect())
 }
 
 fn check(context: &Context, checks: &mut Checks) -> Result<Outcome> {
